@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from hanabi.client.consumer.listening.listener import ConsumeLater, DeadLetters
     from hanabi.client.consumer.pull_request import PullResult, PullStatus
-    from hanabi.client.consumer.subscription import sql
+    from hanabi.client.consumer.subscription import rule, sql
     from hanabi.client.deduplicate.deduplicate import deduplicate
     from hanabi.client.deduplicate.memory_keys import MemoryKeys
     from hanabi.client.deduplicate.redis_keys import RedisKeys
@@ -69,6 +69,7 @@ _WHERE = {
     "PullResult": "client.consumer.pull_request",
     "PullStatus": "client.consumer.pull_request",
     "PushConfig": "client.consumer.config.push_config",
+    "rule": "client.consumer.subscription",
     "sql": "client.consumer.subscription",
     "deduplicate": "client.deduplicate.deduplicate",
     "MemoryKeys": "client.deduplicate.memory_keys",
@@ -138,6 +139,7 @@ __all__ = [
     "by_random",
     "deduplicate",
     "round_robin",
+    "rule",
     "sql",
 ]
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from hanabi.broker.clients.limits import EXPRESSION_CHARACTERS_MAX, GROUPS_PER_CONNECTION_MAX
 from hanabi.broker.handlers.admin.support.limits import LIST_BYTES_MAX, ONE_BYTES_MAX, QUEUES_MAX
 from hanabi.broker.handlers.clients import QUEUES_PER_LOCK_MAX
+from hanabi.clock import wall_ms
 from hanabi.message import MessageQueue
 from hanabi.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from hanabi.wire.bodies.heartbeat import (
@@ -57,7 +58,12 @@ from hanabi.wire.headers.offset import (
 )
 from hanabi.wire.headers.pull import PullMessageHeader
 from hanabi.wire.headers.query import QueryConsumeQueueHeader, QueryMessageHeader, ViewMessageHeader
-from hanabi.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageHeader, SendMessageV2Header
+from hanabi.wire.headers.send import (
+    ConsumerSendMsgBackHeader,
+    RecallMessageHeader,
+    SendMessageHeader,
+    SendMessageV2Header,
+)
 from hanabi.wire.headers.topic import (
     CreateTopicHeader,
     DeleteTopicHeader,
@@ -76,6 +82,7 @@ from hanabi.wire.headers.v5.pop import (
 )
 from hanabi.wire.headers.v5.replication import ExchangeHAInfoHeader, ResetMasterFlushOffsetHeader
 from hanabi.wire.message import sysflag
+from hanabi.wire.recall_handle import RecallHandle
 from tests.broker.talk import connected
 from tests.watchdog.large_home import BUSY, COLLIDING_KEY, EVERYWHERE, STORED_MS, WIDE, group_name, topic_name
 from tests.watchdog.worst_input import Request, Requests, World, Worst, times
@@ -393,6 +400,16 @@ BROKER_INPUTS: Final[dict[int, Worst]] = {
         "the longest expression is evaluated for each of a million messages, none of which matches",
         times(2, _pop(exp=DEAREST_SQL, exp_type="SQL92")),
         POPPED,
+    ),
+    Code.RECALL_MESSAGE: Worst(
+        "one message for the timer, pipelined",
+        times(
+            MANY,
+            RecallMessageHeader(
+                topic=BUSY, recall_handle=RecallHandle(BUSY, "broker-a", wall_ms() + 3_600_000, "K").encode()
+            ),
+        ),
+        frozenset({ResponseCode.SUCCESS, ResponseCode.ILLEGAL_OPERATION}),
     ),
     Code.PEEK_MESSAGE: Worst(
         "the widest topic: each queue is looked at",

@@ -7,8 +7,9 @@ import msgspec
 
 from hanabi.broker.filters.bloom import BloomPositions, bit_mask
 from hanabi.broker.filters.sql.compiled import CompiledSql, compile_sql
+from hanabi.broker.filters.sql.rule import CompiledRule, compile_rule
 from hanabi.errors import SubscriptionParseFailed
-from hanabi.wire.bodies.heartbeat import SQL92
+from hanabi.wire.bodies.heartbeat import RULE, SQL92
 
 
 class FilterData(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class FilterData(msgspec.Struct, frozen=True, kw_only=True):
     expression: str
     expression_type: str
     client_version: int
-    compiled: CompiledSql
+    compiled: CompiledSql | CompiledRule
     born_ms: int = 0
     dead_ms: int = 0
     bloom: BloomPositions | None = None
@@ -42,17 +43,19 @@ class FilterData(msgspec.Struct, frozen=True, kw_only=True):
         bloom: BloomPositions | None = None,
     ) -> "FilterData":
         """Compile *expression*; raise SubscriptionParseFailed with the reason. Without *bloom* bits are not used."""
-        if expression_type != SQL92:
+        if expression_type not in (SQL92, RULE):
             raise SubscriptionParseFailed(
-                f"expressions of type {expression_type[:40]!r} are unknown: TAG and SQL92 are not"
+                f"expressions of type {expression_type[:40]!r} are unknown: TAG, SQL92 and RULE are not"
             )
+        if expression_type == RULE:
+            bloom = None  # bits are set from properties alone
         return FilterData(
             topic=topic,
             group=group,
             expression=expression,
             expression_type=expression_type,
             client_version=client_version,
-            compiled=compile_sql(expression),
+            compiled=compile_rule(expression) if expression_type == RULE else compile_sql(expression),
             born_ms=born_ms,
             dead_ms=dead_ms,
             bloom=bloom,

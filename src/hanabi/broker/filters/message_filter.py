@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from hanabi.broker.filters.bloom import BloomFilter, bitmap_number
 from hanabi.broker.filters.consumer_filters import ConsumerFilters
 from hanabi.broker.filters.filter_data import FilterData
+from hanabi.broker.filters.sql.rule import CompiledRule
 from hanabi.broker.filters.subscription_parsing import ALL_TAGS, is_tag_type
 from hanabi.errors import RemoteProtocolError
 from hanabi.store.indexer import Dispatched
@@ -53,6 +54,8 @@ def make_filter(
         return PASSES_ALL if by_tags is None else MessageFilter(by_tags, None, _wants(by_tags, None))
     if data is None:
         return PASSES_ALL
+    if isinstance(data.compiled, CompiledRule):
+        return MessageFilter(None, data.compiled.matches_record, _wants_all)  # a new message is looked at in the log
     matches = data.compiled.matches_raw
     return MessageFilter(_bits_filter(data, filters.bloom), _record_filter(matches), _wants(None, matches))
 
@@ -82,7 +85,9 @@ def _retry_filter(group: str, filters: ConsumerFilters) -> _RawFilter:
     def matches(raw: bytes) -> bool:
         topic = find_property(raw, b"RETRY_TOPIC")
         data = filters.find(topic, group) if topic is not None else None
-        return data is None or data.compiled.matches_raw(raw)
+        if data is None or isinstance(data.compiled, CompiledRule):  # a rule may need the body; it matched once
+            return True
+        return data.compiled.matches_raw(raw)
 
     return matches
 

@@ -14,6 +14,7 @@ from hanabi.broker.clients.limits import HEARTBEAT_BYTES_MAX, check_heartbeat, c
 from hanabi.broker.clients.producers import Producers
 from hanabi.broker.clients.queue_locks import QueueLocks
 from hanabi.broker.filters.sql.compiled import compile_sql
+from hanabi.broker.filters.sql.rule import compile_rule
 from hanabi.broker.handlers.yielding import Yielder
 from hanabi.broker.send.retry_rules import READ_AND_WRITE, UNIT_SUBSCRIBED, retry_topic
 from hanabi.broker.settings import Settings
@@ -22,7 +23,7 @@ from hanabi.broker.tables.topics import Topics
 from hanabi.errors import MQError
 from hanabi.remoting.connection.dispatch import Handler, Reply
 from hanabi.remoting.connection.protocol import Connection
-from hanabi.wire.bodies.heartbeat import SQL92, TAG, CheckClientRequest, ConsumerData, HeartbeatData
+from hanabi.wire.bodies.heartbeat import RULE, SQL92, TAG, CheckClientRequest, ConsumerData, HeartbeatData
 from hanabi.wire.bodies.locks import LockReply, LockRequest
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command
@@ -179,12 +180,12 @@ class SubscriptionHandlers:
             return Reply()
         if not self._settings.broker.property_filter_enabled:
             return Reply(ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
-        if kind != SQL92:
+        if kind not in (SQL92, RULE):
             return Reply(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"expression type {kind} is not known; TAG and SQL92 are"
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"expression type {kind} is not known; TAG, SQL92 and RULE are"
             )
         try:
-            compile_sql(subscription.sub_string or "")
+            (compile_rule if kind == RULE else compile_sql)(subscription.sub_string or "")
         except MQError as error:
             logger.info(
                 "%s of group %s cannot subscribe to %s: %s", asked.client_id, asked.group, subscription.topic, error

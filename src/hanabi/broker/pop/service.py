@@ -120,8 +120,10 @@ class PopService:
         retries_first = bool(retries) and self._random_below(100) < RETRY_FIRST_PERCENT
         if retries_first:
             self._take_retries(asked, retries, popped)
+        topic, max_offset = asked.topic, self._reader.max_offset
         for queue_id in self._queue_ids(config, asked.queue_id):
-            take(asked, asked.topic, queue_id, popped)
+            if max_offset(topic, queue_id):  # thousands of pops may wait for a topic of many empty queues
+                take(asked, topic, queue_id, popped)
         if not retries_first:
             self._take_retries(asked, retries, popped)
         return popped

@@ -14,7 +14,7 @@ from hanabi.client.cluster.core import Core
 from hanabi.client.cluster.routes import MASTER_ID, Route
 from hanabi.errors import ConnectError
 from hanabi.message import MessageQueue
-from hanabi.wire.bodies.heartbeat import SQL92, SubscriptionData
+from hanabi.wire.bodies.heartbeat import RULE, SQL92, SubscriptionData
 from hanabi.wire.headers.pull import PullMessageHeader
 
 LOWER: Final = "LOWER"  # the first of several messages stored at the same time
@@ -52,7 +52,7 @@ def pull_header(
         flag |= SUSPEND
     carries = flag & SUBSCRIPTION
     # As in Java: a request that carries its subscription has no version of it, unless brokers compile the expression.
-    versioned = not carries or subscription.expression_type == SQL92
+    versioned = not carries or subscription.expression_type in (SQL92, RULE)
     return PullMessageHeader(
         consumer_group=group,
         topic=queue.topic,

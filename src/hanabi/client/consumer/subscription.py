@@ -3,6 +3,7 @@
     "*"                  everything
     "created || paid"    messages with one of these tags
     sql("amount > 100")  messages whose properties fulfil the expression; brokers must allow it (enablePropertyFilter)
+    rule("BODY('$.amount') > 100")    the same with functions and values of a JSON body; brokers of Hanabi
 
 Agrees with Java's FilterAPI and, for the client's tag filter, PullAPIWrapper.processPullResult: a broker compares hash
 codes, so the client compares the text. Independent of sockets; the version is a parameter.
@@ -13,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from hanabi.errors import ConfigError
-from hanabi.wire.bodies.heartbeat import SQL92, SubscriptionData
+from hanabi.wire.bodies.heartbeat import RULE, SQL92, SubscriptionData
 from hanabi.wire.message.tags import subscribed_tags
 
 ALL: Final = "*"
@@ -34,14 +35,30 @@ def sql(text: str) -> Sql:
     return Sql(text)
 
 
-Expression: TypeAlias = str | Sql
+class Rule(msgspec.Struct, frozen=True):
+    """Filter over properties and the body of messages, evaluated by Hanabi's brokers."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ConfigError("a rule needs an expression, such as rule(\"BODY('$.amount') > 100\")")
+
+
+def rule(text: str) -> Rule:
+    """Make a filter over properties and the body: `consumer.subscribe("Orders", rule("BODY('$.amount') > 100"))`."""
+    return Rule(text)
+
+
+Expression: TypeAlias = str | Sql | Rule
 
 
 def subscription_data(topic: str, expression: Expression, version: int) -> SubscriptionData:
     """Build the subscription to *topic* (as brokers name it). *version* is a time in ms: brokers keep the newest."""
-    if isinstance(expression, Sql):
+    if isinstance(expression, Sql | Rule):
+        kind = SQL92 if isinstance(expression, Sql) else RULE
         return SubscriptionData(
-            topic=topic, sub_string=expression.text, expression_type=SQL92, sub_version=version, tags_set=[]
+            topic=topic, sub_string=expression.text, expression_type=kind, sub_version=version, tags_set=[]
         )
     if not expression or expression == ALL:
         return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version)

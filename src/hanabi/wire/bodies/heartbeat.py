@@ -16,6 +16,7 @@ E = TypeVar("E", bound=StrEnum)
 
 TAG: Final = "TAG"  # expression types of a subscription
 SQL92: Final = "SQL92"
+RULE: Final = "RULE"  # Hanabi's: SQL92 with functions and values of the body
 
 
 class ConsumeType(StrEnum):

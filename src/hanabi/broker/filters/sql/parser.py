@@ -11,7 +11,7 @@ expression ends where it cannot continue, and the rest is ignored; `Parsed.end` 
 The three words that 5.x made keywords may still be names of properties, as in 4.9.8.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from hanabi.broker.filters.sql.java_numbers import INT_MAX, LONG_MAX
@@ -66,11 +66,18 @@ class _Operand(NamedTuple):
     start: int
 
 
-def parse(expression: str) -> Parsed:
-    """Return the nodes of *expression*; raise SubscriptionParseFailed with the position of an error."""
+Calls = Callable[[str, Sequence[Property | Constant]], Property]
+
+
+def parse(expression: str, calls: Calls | None = None) -> Parsed:
+    """Return the nodes of *expression*; raise SubscriptionParseFailed with the position of an error.
+
+    *calls*, if given, returns the property that stands for `name(arguments)`, or raises ValueError; SQL92 has no calls.
+    With it all numbers are compared as floating-point numbers.
+    """
     if len(expression) > CHARACTERS_MAX:
         raise SubscriptionParseFailed(f"the SQL92 expression has {len(expression)} characters, limit {CHARACTERS_MAX}")
-    parser = _Parser(expression)
+    parser = _Parser(expression, calls)
     node = parser.boolean(parser.expression(_OR, 0))
     return Parsed(node, parser.token.start)
 
@@ -78,8 +85,8 @@ def parse(expression: str) -> Parsed:
 class _Parser:
     """One pass over one text. `token` is the next unread one."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, calls: Calls | None) -> None:
+        self._text, self._calls = text, calls
         self._lexer = Lexer(text)
         self._operators = self._searches = 0
         self.token = self._lexer.read(0)
@@ -126,9 +133,28 @@ class _Parser:
         if token.kind == "NOT":
             part = self._operand(depth + 1)
             return self._made(Not(self.boolean(part)), token.start, part)
-        return _Operand(self._literal(token), 0, token.start)
+        return _Operand(self._literal(token, depth), 0, token.start)
 
-    def _literal(self, token: Token) -> Property | Constant:
+    def _call(self, name: Token, calls: Calls, depth: int) -> Property:
+        """Parse the arguments of a call; they are properties, literals and calls."""
+        if depth >= DEPTH_MAX:
+            raise self._too_deep(name.start)
+        self._expect("(")
+        arguments: list[Property | Constant] = []
+        while self.token.kind != ")":
+            if arguments:
+                self._expect(",")
+            arguments.append(self._literal(self._take(), depth + 1))
+        self._take()
+        self._operators += 1
+        try:
+            return calls(name.text, arguments)
+        except ValueError as error:
+            raise self._error(name.start, str(error)) from error
+
+    def _literal(self, token: Token, depth: int = 0) -> Property | Constant:
+        if token.kind == NAME and self._calls is not None and self.token.kind == "(":
+            return self._call(token, self._calls, depth)
         if token.kind == NAME or token.kind in _SEARCHES:
             return Property(token.text)
         make = _LITERALS.get(token.kind)
@@ -137,6 +163,8 @@ class _Parser:
         constant = make(token.text)
         if constant is None:
             raise self._error(token.start, f"{token} is too large or too small a number")
+        if self._calls is not None and constant.kind in NUMBERS:
+            return Constant(Kind.DOUBLE, constant.value)  # 120.5 of a JSON body can be compared with 100
         return constant
 
     # Operators; the operator token is already read
