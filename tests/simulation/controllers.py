@@ -30,6 +30,8 @@ _SELF = Member("n0", ADDRESS)
 class MemoryStore:
     """States that survive restarts of the controller."""
 
+    failures = 0
+
     def __init__(self, network: Network, note: Callable[[str], None]) -> None:
         self._network, self._note = network, note
         self._states: dict[str, Stored] = {}
