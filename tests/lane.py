@@ -8,11 +8,14 @@ their second run.
 
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+FILES_SHOWN: Final = 60
 FAILURES_MAX: Final = 3  # more failures than that have one cause, and it is not the machine
 MARKER: Final = "timing"
 MEMORY: Final = Path(".pytest_cache", "lanes")
@@ -20,13 +23,15 @@ _TESTS_FAILED: Final = 1  # pytest's exit code; the others say that it could not
 
 
 class Failures:
-    """A plugin of pytest that notes which tests failed, and which of these are marked `timing`."""
+    """A plugin of pytest that notes which tests failed, which of these are marked `timing`, and what each file took."""
 
     def __init__(self) -> None:
         self.timing: set[str] = set()
         self.final: set[str] = set()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid.partition("::")[0]] += report.duration
         if report.failed:
             (self.timing if MARKER in report.keywords else self.final).add(report.nodeid)
 
@@ -40,6 +45,7 @@ def run_lane(name: str, arguments: list[str]) -> int:
     outcome = int(
         pytest.main(["-q", "--durations=30", "-o", f"cache_dir=.pytest_cache/{name}", *arguments], plugins=[failures])
     )
+    print(f"\n{name}: the files that took longest", *_costs(failures.seconds), sep="\n  ", flush=True)
     if outcome != _TESTS_FAILED or failures.final or len(failures.timing) > FAILURES_MAX:
         return outcome
     retried = sorted(failures.timing)
@@ -50,6 +56,11 @@ def run_lane(name: str, arguments: list[str]) -> int:
         memory.write_text("".join(f"{test}\n" for test in retried))
         report([name])
     return outcome
+
+
+def _costs(seconds: Mapping[str, float]) -> list[str]:
+    longest = sorted(seconds.items(), key=lambda each: -each[1])[:FILES_SHOWN]
+    return [f"{took:6.1f} s  {file}" for file, took in longest]
 
 
 def report(names: list[str]) -> None:
