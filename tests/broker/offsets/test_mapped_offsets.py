@@ -165,6 +165,7 @@ def test_the_file_grows_and_is_cleaned_of_what_was_forgotten(tmp_path: Path) -> 
     assert path.stat().st_size < 2_000_000
 
 
+@pytest.mark.long
 def test_no_flipped_bit_moves_an_offset_to_where_nobody_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, marks = tmp_path / FILE, tmp_path / MARKS
     offsets = ConsumerOffsets(path)

@@ -134,6 +134,7 @@ async def kill_and_restart(pair: Pair, chance: random.Random, rounds: int) -> No
     await pair.wait_for_more(1)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("rounds", [12, pytest.param(200, marks=pytest.mark.slow)])
 async def test_both_logs_of_whole_brokers_have_every_acknowledged_message(tmp_path: Path, rounds: int) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from hanabi import LitePullConsumer, Message, Producer
 from hanabi.errors import MQError
 from tests.controller.controllers import ControllerProcess
@@ -96,6 +98,7 @@ def is_master(broker: OurBroker) -> bool:
     return bool(lines) and "is the master of epoch" in lines[-1]
 
 
+@pytest.mark.long
 def test_no_acknowledged_message_is_lost_when_the_master_is_killed_under_load(tmp_path: Path) -> None:
     with ExitStack() as stack:
         controller = ControllerProcess(tmp_path / "controller", settings={"electionWaitMillis": 0})

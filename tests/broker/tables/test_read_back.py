@@ -109,6 +109,7 @@ def test_offsets_of_any_name_are_read(tmp_path: Path, topic: str) -> None:
     assert ConsumerOffsets(path).of("g", topic) == {0: 5, 1: 7}
 
 
+@pytest.mark.long
 def test_offsets_of_200_000_queues_are_read_and_no_problem_for_the_inspection(tmp_path: Path) -> None:
     path = tmp_path / "config" / "consumerOffset.json"
     offsets = ConsumerOffsets(path)

@@ -80,6 +80,7 @@ def test_a_message_with_zeros_in_its_properties_is_found_by_its_place(memory_dir
         assert store.queries.store_time("T", 0, 0) == place.store_timestamp_ms
 
 
+@pytest.mark.long
 def test_a_torn_write_of_properties_with_zeros_ends_the_log_at_any_byte(memory_directory: Path) -> None:
     store = open_store(memory_directory / "a", commit_log_segment_bytes=LARGE_FILE)
     store.put(with_properties(b"before", b""))
