@@ -78,7 +78,13 @@ class Pair:
             (found,) = await admin.replication.all(Where(broker=NAME))
         except (MQError, ValueError):
             return False  # the name server does not know them yet
-        return [(slave.state, slave.lag_bytes) for slave in found.slaves] == [(SlaveState.IN_SYNC, 0)]
+        is_in_sync = [(slave.state, slave.lag_bytes) for slave in found.slaves] == [(SlaveState.IN_SYNC, 0)]
+        return is_in_sync and (not found.log_end or self._can_be_promoted())
+
+    def _can_be_promoted(self) -> bool:
+        """Return whether the slave knows the ends of its master's queues: before that it refuses to be promoted."""
+        path = self.slave_home / "config" / "replica.json"
+        return path.exists() and b'"isKnown":true' in path.read_bytes()
 
     async def play(self, fault: Planned) -> None:
         """Do it, and heal it."""

@@ -21,6 +21,8 @@ class Tables:
         self.timer_metrics = TimerMetricsTable()
         self.timer_checkpoint: TimerCheckpoint | None = None
         self.taken: list[str] = []
+        self.log_bytes = 0
+        self.endless: list[tuple[str, int]] | None = None
 
     def topics_version(self) -> DataVersion:
         return self.topics.data_version
@@ -45,10 +47,10 @@ class Tables:
         self.taken.append("offsets")
 
     def log_end(self) -> int:
-        return 0
+        return self.log_bytes
 
     def endless_queues(self) -> list[tuple[str, int]] | None:
-        return None
+        return self.endless
 
     async def take_queue_ends(self, ends: Mapping[str, Mapping[int, int]]) -> None:
         self.taken.append("queue ends")

@@ -1,5 +1,6 @@
 """Tests of what a slave copies besides the log, from a broker of ours, from none, and from one that is wrong."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from hanabi.replication.metadata import MetadataSync
 from hanabi.replication.rules.copied_tables import Offsets, copied_members, merged_offsets
 from hanabi.testing.cluster import running_broker
 from hanabi.testing.topics import create_topic
+from hanabi.testing.waiting import eventually
+from hanabi.wire.bodies.groups import SubscriptionGroupTable
 from hanabi.wire.bodies.topics import DataVersion
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command, decode_command, encode_head
@@ -114,6 +117,40 @@ async def test_one_request_that_fails_does_not_stop_the_others_and_is_told_once(
     assert len([line for line in caplog.messages if "could not be copied" in line]) == 2
     assert master.asked.count(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE) == 1  # a 4.9 master does not know it
     assert master.asked.count(RequestCode.GET_TIMER_METRICS) == 1
+
+
+class BeginsLate(Tables):
+    """The tables of a slave whose log begins while they are copied for the first time."""
+
+    def take_groups(self, table: SubscriptionGroupTable) -> None:
+        super().take_groups(table)
+        self.log_bytes = 100
+
+
+async def test_a_slave_whose_log_begins_during_the_first_copy_soon_asks_for_the_ends_of_queues() -> None:
+    tables = BeginsLate()
+    tables.endless = []
+    not_supported = answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    master = Scripted(
+        {
+            RequestCode.GET_ALL_TOPIC_CONFIG: answer(b'{"topicConfigTable":{"T":{"topicName":"T"}}}'),
+            RequestCode.GET_ALL_CONSUMER_OFFSET: answer(b"{}"),
+            RequestCode.GET_ALL_DELAY_OFFSET: answer(code=ResponseCode.SYSTEM_ERROR),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(
+                b'{"subscriptionGroupTable":{"g":{"groupName":"g"}},"dataVersion":{"counter":1}}'
+            ),
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: not_supported,
+            RequestCode.GET_TIMER_METRICS: not_supported,
+            RequestCode.GET_TIMER_CHECK_POINT: not_supported,
+        }
+    )
+    sync = MetadataSync(master, tables, interval_seconds=3_600)
+    sync.follow("192.0.2.1:10911")
+    copying = asyncio.create_task(sync.run())
+    await eventually(lambda: "queue ends" in tables.taken, "it has asked for the ends of queues")
+    assert sync.rounds == 2
+    copying.cancel()
+    await asyncio.wait([copying])
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"topicConfigTable":{},"dataVersion":{"counter":5}}'])

@@ -8,10 +8,11 @@
     timer               counts, checkpoint   } the last two
     ends of queues      once for each copy of a log that does not begin at 0, of the queues without a message here
 
-The first copy comes as soon as the master is known, and one out of turn when `hurry` is called. A failed request is
-logged once a minute and does not stop the remaining ones. Agrees with SlaveSynchronize; Apache's slave asks for some
-tables at the fast port, but every port of a master answers. `MetadataSink` hides how a broker applies the tables; the
-decisions are in `rules/copied_tables.py`.
+The first copy comes as soon as the master is known, and one out of turn when `hurry` is called, or as long as the ends
+of queues are unknown, without which a slave cannot be promoted. A failed request is logged once a minute and does not
+stop the remaining ones. Agrees with SlaveSynchronize; Apache's slave asks for some tables at the fast port, but every
+port of a master answers. `MetadataSink` hides how a broker applies the tables; the decisions are in
+`rules/copied_tables.py`.
 """
 
 import asyncio
@@ -115,6 +116,7 @@ class MetadataSync:
         self._warnings = RepeatedWarnings()
         self._unknown: set[RequestCode] = set()  # requests that this master does not support
         self.rounds = 0  # completed without an error
+        self._has_ends = False  # of queues: without them this slave cannot be promoted
 
     @property
     def master(self) -> str | None:
@@ -142,7 +144,9 @@ class MetadataSync:
             began = self._now()
             is_done = await self.copy(self._master)
             pause = self._interval_seconds if is_done else min(RETRY_SECONDS, self._interval_seconds)
-            least = max(HURRY_SECONDS, HURRY_SHARE * (self._now() - began))
+            least = max(HURRY_SECONDS, HURRY_SHARE * (self._now() - began) if self._has_ends else 0)
+            if is_done and not self._has_ends and self._sink.log_end() > 0:  # it began during this copy
+                self.hurry()
             if not await _within(pause, self._changed, self._hurried):
                 continue
             await _within(max(began + least - self._now(), 0), self._changed)
@@ -161,7 +165,8 @@ class MetadataSync:
         )
         results = [await self._try(address, name, step) for name, step in steps]
         if is_begun and results[0]:
-            results.append(await self._try(address, "ends of queues", self._copy_queue_ends))
+            self._has_ends = await self._try(address, "ends of queues", self._copy_queue_ends)
+            results.append(self._has_ends)
         self.rounds += all(results)
         return all(results)
 

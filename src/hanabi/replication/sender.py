@@ -208,15 +208,18 @@ class Sender(asyncio.Protocol):
             size = self._allowed()
             if not size:
                 break
-            piece = self._log.slice(slave.sent, min(size, self._piece_end(slave.sent, end) - slave.sent))
-            if not piece:
+            most = size if self._bucket is not None else BUFFERED_BYTES_MAX - (slave.sent - start)
+            tail = self._log.slice(slave.sent, min(most, self._piece_end(slave.sent, end) - slave.sent))
+            if not tail:
                 text = f"it is at {slave.sent}, but the oldest file here begins at {self._log.min_offset} by now"
                 self._refuse(Refusal(RefusalKind.BELOW_START, text))
                 return 0
-            parts += (self._header(slave.sent, len(piece)), piece)
-            slave.sent += len(piece)
+            for at in range(0, len(tail), size):
+                piece = tail[at : at + size]
+                parts += (self._header(slave.sent, len(piece)), piece)
+                slave.sent += len(piece)
             if self._bucket is not None:
-                self._bucket.take(len(piece))
+                self._bucket.take(len(tail))
         if parts:
             self._write(*parts)
             slave.transferred_bytes += slave.sent - start

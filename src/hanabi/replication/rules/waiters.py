@@ -45,12 +45,16 @@ class Waiters:
 
     def release(self, acked: int) -> int:
         """End all that wait for *acked* or less with PUT_OK; return their number."""
-        ended = self._take(lambda waiter: waiter.offset <= acked)
+        waiting, ended = self._waiting, list[_Waiter]()  # taken before any is called: a callback may add new ones
+        while waiting and waiting[0].offset <= acked:
+            ended.append(waiting.popleft())
         return _finish(ended, PutStatus.PUT_OK)
 
     def expire(self, now: float) -> int:
         """End all whose deadline has passed with FLUSH_SLAVE_TIMEOUT; return their number."""
-        ended = self._take(lambda waiter: waiter.deadline <= now)
+        waiting, ended = self._waiting, list[_Waiter]()
+        while waiting and waiting[0].deadline <= now:
+            ended.append(waiting.popleft())
         return _finish(ended, PutStatus.FLUSH_SLAVE_TIMEOUT)
 
     def end_all(self, status: PutStatus) -> int:
@@ -62,13 +66,6 @@ class Waiters:
     def next_deadline(self) -> float | None:
         """Return the earliest deadline; None if none waits."""
         return self._waiting[0].deadline if self._waiting else None
-
-    def _take(self, is_over: Callable[[_Waiter], bool]) -> list[_Waiter]:
-        """Remove the finished ones at the left before calling any of them: a callback may add new ones."""
-        waiting, ended = self._waiting, []
-        while waiting and is_over(waiting[0]):
-            ended.append(waiting.popleft())
-        return ended
 
 
 def _finish(ended: list[_Waiter], status: PutStatus) -> int:
