@@ -17,7 +17,7 @@ from statistics import median
 
 import psutil
 
-from benches.broker_servers import APACHE_JVM, broker, brokers_here, store_of
+from benches.broker_servers import APACHE_JVM, broker, brokers_here, is_ours, store_of
 from benches.messages import PACE, fill
 from benches.pair_servers import RunningPair, await_copy, log_end, master_settings, pair, slave_of
 from benches.plain_copy import bytes_per_second
@@ -31,6 +31,7 @@ SEND = Load("send 1 KiB, 16 x 8 in flight", "send", topic="Send")
 PACED = Load(f"send 1 KiB at {PACE:,} a second", "send", topic="Paced", rate=PACE)
 HEAD = ("role", "load", "servers", "messages/s", "p50 us", "p99 us", "master CPU us", "slave CPU us", "to Apache")
 COPIES = 3  # of which the fastest counts
+OUR_FIRST_SECONDS = 5.0  # of warming up: there is nothing to compile
 NEWS_SECONDS = 0.3  # for the last bytes to be dispatched
 
 
@@ -98,7 +99,8 @@ def _with_role(names: Sequence[str], role: str, effort: Effort) -> dict[str, Rou
         pairs = [alone, *(stack.enter_context(pair(name, next(homes), role)) for name in names)]
         for each in pairs:  # a JVM compiles for longer than one load lasts
             with _others_stopped(each, pairs):
-                _run(each, SEND.lasting(effort.first_seconds))
+                limit = OUR_FIRST_SECONDS if is_ours(each.master.name) else effort.first_seconds
+                _run(each, SEND.lasting(min(effort.first_seconds, limit)))
         loads = (SEND, PACED) if role == "SYNC_MASTER" else (SEND,)
         return {load.title: _alternate(load, pairs, role, effort) for load in loads}
 

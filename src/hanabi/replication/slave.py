@@ -184,9 +184,8 @@ class Slave:
             self._follower = None
         is_answered = follower.is_compared or (refusal is not None and refusal.kind is RefusalKind.DIVERGED)
         self._unanswered = 0 if is_answered else self._unanswered + 1
-        if refusal is None and self._unanswered >= COMPARISONS_MAX:
-            refusal = _UNANSWERED
-        self._note_end(address, refusal, follower.error)
+        is_unanswered = refusal is None and self._unanswered >= COMPARISONS_MAX
+        self._note_end(address, _UNANSWERED if is_unanswered else refusal, follower.error)
         self._on_lost()
         return refusal
 
