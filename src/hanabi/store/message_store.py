@@ -41,6 +41,7 @@ from hanabi.store.upkeep.lock import StoreLock, has_crashed, has_crashed_as_ours
 from hanabi.store.upkeep.preallocation import Preallocation
 from hanabi.store.upkeep.recovery import Parts, Recovery, newest_file_ms, recover, restore_queue_offsets
 from hanabi.store.upkeep.retention import Retention
+from hanabi.store.upkeep.truncation_mark import read_mark, remove_mark, write_mark
 from hanabi.wire.message.properties import PROPERTIES_BYTES_MAX
 from hanabi.wire.system_names import OP_HALF_TOPIC, SCHEDULE_TOPIC
 
@@ -182,17 +183,21 @@ class MessageStore:
             parts = Parts(commit_log, queues, index, Indexer(queues, index, hooks=hooks), checkpoint)
             queue_ends = QueueEnds(config.queue_ends_path, lock.owner)
             undo.callback(queue_ends.close)
-            known_ends = queue_ends.load()
+            cut_at = read_mark(root)
+            known_ends = queue_ends.load() if cut_at is None else {}
             recovery = recover(
                 parts,
                 config,
                 crashed=crashed,
                 crashed_as_ours=crashed and has_crashed_as_ours(root),
                 known_ends=known_ends,
+                cut_at=cut_at,
             )
             mark_running(root)
             if queues.changes or not known_ends:
                 _renew(queue_ends, queues)
+            if cut_at is not None:
+                remove_mark(root)
             queues.report_to(queue_ends)
             store = cls(
                 config,
@@ -337,12 +342,14 @@ class MessageStore:
     def truncate(self, log_offset: int) -> None:
         """Forget the messages from *log_offset* on, where a record begins. For the thread that puts; blocks.
 
-        The log is cut first, and is on the disk when the queues are cut: a crash in between leaves queue entries
-        behind its end, which recovery removes.
+        The log is cut first, and is on the disk when the queues are cut. A crash in between leaves a mark, and recovery
+        completes the cut.
         """
         if self._closed:
             raise StoreClosed(f"{self.config.root} is closed")
         logger.warning("%s: the log is cut from %d to %d", self.config.root, self._log.end_offset, log_offset)
+        root = Path(self.config.root)
+        write_mark(root, log_offset)
         with self._upkeep:
             self._checkpoint.lower_to(0)  # a crash until the end of this leads to a recovery of the whole log
             self._log.truncate_to(log_offset)
@@ -354,6 +361,7 @@ class MessageStore:
             self._ends_at = self._queues.changes
             self._checkpointed_to = min(self._checkpointed_to, log_offset)
             self._forget_times()
+        remove_mark(root)
         self.reader.note_recovered_ends()
         self.restore_queue_offsets()
 

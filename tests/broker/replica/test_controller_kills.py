@@ -3,6 +3,7 @@
 No acknowledged message is lost, no offset is given twice, and what a consumer has read stays where it was.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from hanabi.errors import MQError
 from tests.controller.controllers import ControllerProcess
 from tests.interop.ours import OurBroker
 from tests.serving import namesrv_process
+
+logger = logging.getLogger(__name__)
 
 ROUNDS = int(os.environ.get("HANABI_FAILOVERS", 300 if os.environ.get("HANABI_SLOW_TESTS") else 2))
 SETTINGS = {
@@ -141,4 +144,4 @@ def test_no_acknowledged_message_is_lost_when_the_master_is_killed_under_load(tm
         assert [body for body in reader.read.values() if body not in log] == []
         for offsets in load.offsets.values():
             assert offsets == sorted(set(offsets))
-        print(f"{ROUNDS} failovers, {len(load.acked)} acknowledged, {len(reader.read)} read")
+        logger.info("%d failovers, %d acknowledged, %d read", ROUNDS, len(load.acked), len(reader.read))

@@ -173,16 +173,7 @@ class QueueReader:
             return self._nothing(GetStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
         low, high = queue.min_offset, self.readable_end(queue)
         if not low <= offset < high:
-            if high < offset <= queue.max_offset:  # not confirmed yet: the consumer waits there
-                return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
-            if high == 0:
-                return self._nothing(GetStatus.NO_MESSAGE_IN_QUEUE, offset, 0, low, high)
-            if offset < low:
-                return self._nothing(GetStatus.OFFSET_TOO_SMALL, offset, low, low, high)
-            if offset == high:
-                return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
-            resumed = max(low, min(high, self._end_at_start(queue, high)))
-            return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, resumed, low, high)
+            return self._outside(queue, offset, low, high)
         max_count = min(max_count, high - offset)
         entries = queue.read(offset, max_count)
         if not entries:
@@ -197,6 +188,19 @@ class QueueReader:
         if result.count:
             result.status = GetStatus.FOUND
         return result
+
+    def _outside(self, queue: ConsumeQueue, offset: int, low: int, high: int) -> GetResult:
+        """Answer a read that no message from *low* to *high* can satisfy."""
+        if high < offset <= queue.max_offset:  # not confirmed yet: the consumer waits there
+            return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
+        if high == 0:
+            return self._nothing(GetStatus.NO_MESSAGE_IN_QUEUE, offset, 0, low, high)
+        if offset < low:
+            return self._nothing(GetStatus.OFFSET_TOO_SMALL, offset, low, low, high)
+        if offset == high:
+            return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
+        resumed = max(low, min(high, self._end_at_start(queue, high)))
+        return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, resumed, low, high)
 
     def _nothing(self, status: GetStatus, offset: int, corrected: int, low: int, high: int) -> GetResult:
         return GetResult(status, corrected if self.corrects_offsets else offset, low, high)

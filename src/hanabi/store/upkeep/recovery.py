@@ -68,6 +68,7 @@ def recover(
     crashed: bool,
     crashed_as_ours: bool = False,
     known_ends: Mapping[QueueKey, QueueEnd] | None = None,
+    cut_at: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Recovery:
     """Load queues and index and put everything in step. Afterwards the store can be written.
@@ -76,6 +77,8 @@ def recover(
     has not flushed yet, and makes up for that by beginning at the start of a file.
 
     *known_ends*: the content that the queues must have, if it is known; missing entries are rebuilt.
+
+    *cut_at*: where a truncation was cutting the log when the process ended; it is completed first.
     """
     began = clock()
     log, queues, index = parts.commit_log.log, parts.queues, parts.key_index
@@ -87,6 +90,8 @@ def recover(
             f"{log.directory} is empty, but the consume queues have messages up to log offset {queues.max_log_offset}: "
             "put the files back, or delete consumequeue and index to start with an empty store"
         )
+    if cut_at is not None:
+        _complete_truncation(parts, cut_at)
     beyond = queues_beyond(log, queues)
     for queue in damaged:
         _drop_false_end(log, queue)
@@ -134,6 +139,17 @@ def _log_result(done: Recovery, log: Log, walk: LogWalk, *, crashed: bool) -> No
 def restore_queue_offsets(commit_log: CommitLog, queues: ConsumeQueues) -> None:
     """Let the commit log go on counting where the queues end."""
     commit_log.restore_queue_offsets({(queue.topic, queue.queue_id): queue.max_offset for queue in queues})
+
+
+def _complete_truncation(parts: Parts, cut_at: int) -> None:
+    """Cut the log where it was being cut, and the queues with it; the rest is as after any crash."""
+    log = parts.commit_log.log
+    logger.warning("%s: the truncation at %d, which a crash had ended, is completed", log.directory, cut_at)
+    parts.checkpoint.lower_to(0)
+    if log.min_offset <= cut_at <= log.end_offset:
+        log.truncate_to(cut_at)
+        log.write_again(cut_at)
+    parts.queues.truncate(cut_at)
 
 
 # Where to begin
