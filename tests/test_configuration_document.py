@@ -10,6 +10,8 @@ from hanabi.broker.config import BROKER_KEYS, BrokerConfig
 from hanabi.broker.ignored_keys import IGNORED_KEYS, NOT_TO_BE_IGNORED
 from hanabi.broker.settings import CHANGEABLE
 from hanabi.container.config import ContainerConfig
+from hanabi.controller.config import CHANGEABLE as CONTROLLER_CHANGEABLE
+from hanabi.controller.config import ControllerConfig
 from hanabi.namesrv.config import KEYS, NamesrvConfig
 from hanabi.namesrv.settings import CHANGEABLE as NAMESRV_CHANGEABLE
 from hanabi.store.config import STORE_KEYS, StoreConfig
@@ -38,7 +40,8 @@ def rows(part: str) -> dict[str, Row]:
     return found
 
 
-BROKER, NAMESRV, CONTAINER = rows("broker.conf"), rows("namesrv.conf"), rows("broker-container.conf")
+BROKER, NAMESRV = rows("broker.conf"), rows("namesrv.conf")
+CONTAINER, CONTROLLER = rows("broker-container.conf"), rows("controller.conf")
 
 
 def defaults(config: msgspec.Struct) -> dict[str, str]:
@@ -81,6 +84,11 @@ def test_a_setting_of_the_name_server_is_as_the_page_says(key: str) -> None:
 
 def test_the_settings_of_a_container_are_as_the_page_says() -> None:
     assert {key: row.default for key, row in CONTAINER.items()} == defaults(ContainerConfig())
+
+
+def test_the_settings_of_a_controller_are_as_the_page_says() -> None:
+    assert {key: row.default for key, row in CONTROLLER.items()} == defaults(ControllerConfig())
+    assert {key for key, row in CONTROLLER.items() if row.here.endswith(" *")} == CONTROLLER_CHANGEABLE
 
 
 def test_what_the_page_says_has_no_effect_is_read_by_nobody() -> None:

@@ -97,6 +97,22 @@ PANELS: list[tuple[str, str, list[Asked]]] = [
         ],
     ),
     ("Waiting for a delay", "short", [now("hanabi_delayed_messages", "level", "level {{level}}")]),
+    (
+        "Controller: replicas",
+        "short",
+        [
+            now("hanabi_controller_replicas_in_sync", "broker", "in sync {{broker}}"),
+            now("hanabi_controller_replicas_alive", "broker", "alive {{broker}}"),
+        ],
+    ),
+    (
+        "Controller: leader and elections",
+        "short",
+        [
+            now("hanabi_controller_leads", "instance", "leads {{instance}}"),
+            now("hanabi_controller_master_epoch", "broker", "epoch {{broker}}"),
+        ],
+    ),
 ]
 
 

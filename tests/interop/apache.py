@@ -137,12 +137,12 @@ class ApacheBroker:
         )
         main = "org.apache.rocketmq.broker.BrokerStartup"
         command = java(home, classpath(jar_set), main, "-c", str(config), jvm=jvm)
-        self._command = command
+        self.command = command
         self.process = ServerProcess(f"Apache's {name}", command, home / "console.log", java_environment())
 
     def start_again(self) -> None:
         """Start again after a kill: with the same files, at the same address."""
-        self.process = ServerProcess(self.process.name, self._command, self.process.log, java_environment())
+        self.process = ServerProcess(self.process.name, self.command, self.process.log, java_environment())
 
     def wait_ready(self) -> None:
         """Wait until it serves and its name server, if it has one, knows it."""

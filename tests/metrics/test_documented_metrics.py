@@ -1,13 +1,20 @@
 """docs/operations.md names every metric that there is, with its type and its labels, and no other."""
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import hanabi.aio
+from hanabi.controller.config import ControllerConfig
+from hanabi.controller.controller import Controller
 from hanabi.message import Message
+from hanabi.metrics.port import MetricsPort
+from hanabi.remoting.address import format_address
 from hanabi.testing.waiting import eventually
 from tests.broker.replica.masters import mute_slave, refused_slave
+from tests.controller.fake_broker import FakeBroker
 from tests.metrics.scraping import Figures, scrape
 from tests.metrics.test_port import many_queues, world
 
@@ -44,8 +51,24 @@ async def everything(home: Path) -> Figures:
             await eventually(lambda: running.broker.tables.consumers.find_group("billing") is not None)
             many_queues(running, 2, 2)
             running.broker.tables.stats.send_back("billing", "Orders")
-            async with refused_slave(running.broker), mute_slave(running.broker):
+            controlled = controller_with_broker(home / "controlled", running.port)
+            async with refused_slave(running.broker), mute_slave(running.broker), controlled:
                 return await scrape(running.metrics)
+
+
+@asynccontextmanager
+async def controller_with_broker(home: Path, port: MetricsPort) -> AsyncIterator[None]:
+    """Run a controller that has elected a master."""
+    async with Controller(ControllerConfig(), home, around=port.controller_times.around) as controller:
+        broker = FakeBroker(format_address(await controller.start("127.0.0.1", 0)), "h1:1")
+        try:
+            await broker.join()
+            await broker.elect()
+            await controller.scan()
+            port.controller_started(controller)
+            yield
+        finally:
+            await broker.close()
 
 
 def rows(figures: Figures) -> list[str]:
