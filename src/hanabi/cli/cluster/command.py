@@ -23,6 +23,7 @@ from hanabi.cli.cluster.forms import (
     usual_hosts,
 )
 from hanabi.cli.cluster.places import Hosts, ThisMachine
+from hanabi.cli.cluster.services import Output, Services
 from hanabi.cli.logs.log_output import LogLevel
 from hanabi.cli.logs.server_logs import server_logs
 from hanabi.cli.shared import completion
@@ -67,6 +68,9 @@ def plan(
     data_dir: Annotated[
         str, typer.Option("--data-dir", metavar="DIR", help="Where the servers keep their data.")
     ] = "/var/lib/hanabi",
+    as_what: Annotated[
+        str, typer.Option("--as", metavar="WHAT", help="files, compose or kubernetes: one file for an orchestrator.")
+    ] = Output.FILES.value,
     write_to: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write the files there, one folder a machine.", show_default="print"),
@@ -80,6 +84,15 @@ def plan(
     host.
     """
     chosen = _form(form)
+    if (wanted := _output(as_what)) is not Output.FILES:
+        if host or state or write_to:
+            raise ConfigError(f"--as {wanted.value} takes no --host, --state and --out: services have names")
+        from hanabi.cli.cluster.orchestrators import rendered
+
+        servers = planned(chosen, Services(chosen), Asked(hosts=usual_hosts(chosen), brokers=brokers))
+        with output() as write:
+            write(rendered(chosen, servers, wanted))
+        return
     addresses = host or [f"10.0.0.{number + 1}" for number in range(usual_hosts(chosen))]
     hosts_needed(chosen, len(addresses))
     if len(set(addresses)) < len(addresses):
@@ -101,6 +114,13 @@ def _form(name: str) -> Form:
     except ValueError as error:
         forms = ", ".join(form.value for form in Form)
         raise ConfigError(f"FORM must be one of {forms}, not {name!r}") from error
+
+
+def _output(name: str) -> Output:
+    try:
+        return Output(name)
+    except ValueError as error:
+        raise ConfigError(f"--as must be files, compose or kubernetes, not {name!r}") from error
 
 
 def _files(addresses: list[str], servers: list[Server]) -> Iterator[tuple[str, str]]:
