@@ -3,10 +3,12 @@
 import json
 import os
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+import hanabi
 from hanabi.wire.codes import RequestCode
 from tests.interop.jars import JavaUnavailable, node_modules, required
 from tests.interop.ours import OurBroker, OurNameServer
@@ -72,3 +74,57 @@ def _send_and_receive(modules: Path, namesrv: str, broker: OurBroker) -> dict[st
     assert done.returncode == 0, done.stdout + done.stderr + broker.process.output()
     told: dict[str, list[list[str]]] = json.loads(done.stdout)
     return told
+
+
+RULES = """
+accounts:
+- accessKey: node-client
+  secretKey: secret-of-node
+  topicPerms: [Allowed=PUB|SUB]
+  groupPerms: [node-readers=SUB]
+- accessKey: operator1
+  secretKey: secret-of-operator
+  admin: true
+"""
+
+
+def test_ali_ons_is_allowed_and_refused_by_access_control(modules: Path, tmp_path: Path) -> None:
+    home = tmp_path / "broker"
+    home.mkdir()
+    (home / "plain_acl.yml").write_text(RULES)
+    with ExitStack() as stack:
+        name_server = OurNameServer(tmp_path / "namesrv")
+        stack.callback(name_server.process.kill)
+        name_server.wait_ready()
+        settings: dict[str, object] = {"aclEnable": "true", "wrongSignatureDelayMaxMillis": 0}
+        broker = OurBroker(home, name="broker-a", namesrv=name_server.address, settings=settings)
+        stack.callback(broker.process.kill)
+        broker.wait_ready()
+        operator = hanabi.Credentials("operator1", "secret-of-operator")
+        with hanabi.Producer("makes_topics", namesrv=name_server.address, access=operator) as producer:
+            for topic in ("Allowed", "Forbidden"):
+                producer.send(hanabi.Message(topic, b"x"))
+        for topic in ("Allowed", "Forbidden"):
+            assert routes_to(name_server.address, topic, broker.name)
+        script = Path(__file__).parent / "node" / "acl_cases.js"
+        words = [name_server.address, "node-client", "secret-of-node", "Allowed", "Forbidden", "node-readers"]
+        done = subprocess.run(
+            ["node", str(script), *words],
+            env={**os.environ, "NODE_PATH": str(modules)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr + broker.process.output()
+        told = json.loads(done.stdout)
+        assert (told["right"], told["consumed"]) == ("OK", "OK")
+        for case in ("forbidden", "wrong", "stranger"):  # ali-ons tells no more
+            assert told[case].startswith("Send [1] times, still failed"), case
+        audit = home / "store" / "audit" / "audit.log"
+        for reason in (
+            "No default permission for topic:Forbidden",
+            "Check signature failed for accessKey=node-client",
+            "No acl config for stranger1",
+        ):
+            broker.process.wait_until(lambda reason=reason: reason in audit.read_text(), f"note {reason}")  # type: ignore[misc]
