@@ -64,6 +64,13 @@ async def test_a_reset_is_previewed_confirmed_and_told_by_queue(tmp_path: Path) 
         (queue,) = (await admin.groups.progress("billing")).queues
         assert queue.group_offset == 0
         assert "broker-a 0: 5→0" in site.parts.audit.newest[-1].detail
+        await admin.groups.create("copy", GroupChange())
+        await admin.offsets.reset("copy", "Orders", Target(last=True))
+        clone = {"topic": "Orders", "to": "group", "source": "billing"}
+        assert ">-5<" in (await browser.get("/groups/copy/reset", params=clone)).text
+        assert (await browser.get("/groups/copy/reset?topic=Orders&to=group")).status_code == 400
+        assert "reset." in (await browser.post("/groups/copy/reset", {**clone, "confirm": "copy"})).text
+        assert [queue.group_offset for queue in (await admin.groups.progress("copy")).queues] == [0]
         assert (await browser.post("/groups/billing/delete", {"confirm": "billing"})).status_code == 303
         assert "billing" not in await admin.groups.names()
 

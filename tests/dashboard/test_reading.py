@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,49 @@ async def test_the_pages_show_a_cluster_with_messages_and_a_consumer(tmp_path: P
         assert "flushDiskType" in broker
         assert "flushDiskType" not in await text_of(browser, f"/brokers/{cluster.address}?q=brokerName")
         assert "No slave." in await text_of(browser, "/replication")
+
+
+async def test_a_group_whose_members_differ_shows_both_opinions(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path) as cluster,
+        dashboard(tmp_path, cluster.namesrv) as site,
+        AsyncExitStack() as members,
+    ):
+        browser, cluster_view = await site.as_role(Role.READER), site.parts.cluster
+        await cluster.create_topic("Orders", queues=2)
+        for tag in ("red", "blue"):
+            member = PushConsumer("torn", namesrv=cluster.namesrv, client_id=f"<b>{tag}</b>")
+            member.subscribe("Orders", tag)
+
+            @member.listener
+            async def take(messages: list[StoredMessage]) -> None:
+                pass
+
+            await members.enter_async_context(member)
+        page = await text_of(browser, "/groups/torn")
+        async with asyncio.timeout(60):
+            while "Members subscribe differently" not in page:
+                cluster_view.collector.forget()
+                page = await text_of(browser, "/groups/torn")
+        opinions = page.split("Members subscribe differently")[1].split("</ul>")[0]
+        for word in ("red", "blue", "&lt;b&gt;red&lt;/b&gt;", "&lt;b&gt;blue&lt;/b&gt;"):
+            assert word in opinions
+        assert "<b>" not in page  # a client names itself
+
+
+async def test_a_hundred_browsers_ask_the_brokers_as_often_as_one(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, dashboard(tmp_path, cluster.namesrv) as site:
+        await cluster.create_topic("Orders")
+        browser = await site.as_role(Role.READER)
+        paths = ("/", "/topics", "/topics/Orders", "/groups", "/brokers")
+        browsers = [await site.as_role(Role.READER) for _ in range(20)]
+        responses = await asyncio.gather(*(each.get(path) for each in browsers for path in paths))
+        assert len(responses) == 100
+        assert {response.status_code for response in responses} == {200}
+        known = len(site.parts.cluster.collector)
+        for path in paths:
+            await browser.get(path)
+        assert len(site.parts.cluster.collector) == known  # the same questions, and no more
 
 
 async def test_names_that_are_scripts_stay_text(tmp_path: Path) -> None:

@@ -306,6 +306,7 @@ def test_the_doctor_finds_a_name_server_that_misses_brokers_and_an_address_that_
 def test_the_dashboard_reads_brokers_of_both_lines(cluster: Serving, tmp_path: Path) -> None:
     said(cluster, "topic", "create", "Shown", "--queues", "2")
     said(cluster, "group", "create", "watchers")
+    said(cluster, "offset", "skip", "watchers", "Shown", "--yes")
     (sent,) = send(cluster, hanabi.Message("Shown", b'{"a": 1}', keys=["shown"]))
 
     async def look() -> None:
@@ -328,6 +329,14 @@ def test_the_dashboard_reads_brokers_of_both_lines(cluster: Serving, tmp_path: P
                 assert page.status_code == 200, f"{path}: {page.text}"
                 assert [word for word in words if word not in page.text] == [], f"{path}: {page.text}"
                 assert "Without broker" not in page.text, path
+            sampled = await site.parts.sampler.sample()
+            assert sampled.lags is not None
+            assert sampled.lags["watchers"].messages == 1
+            assert sampled.replication is not None
+            curve = json.loads((await browser.get("/history?of=group&name=watchers")).text)
+            assert 1.0 in curve[1]
+            assert "No alert." in (await browser.get("/alerts")).text
+            assert "No broker is in controller mode." in (await browser.get("/controllers")).text
 
     run_on_loop(look())
     said(cluster, "topic", "delete", "Shown", "--yes")

@@ -50,6 +50,10 @@
     };
     addEventListener("pagehide", () => source.close());
   }
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches("input[data-all]")) return;
+    event.target.form.querySelectorAll(`input[name=${event.target.dataset.all}]`).forEach((box) => { box.checked = event.target.checked; });
+  });
   document.addEventListener("htmx:configRequest", (event) => {
     event.detail.headers["X-CSRF-Token"] = document.body.dataset.csrf || "";
   });

@@ -1,4 +1,6 @@
-"""Reset of a group's offsets: a preview with the difference of each queue, then the reset itself."""
+"""Reset of a group's offsets, to a message, a time or those of another group: a preview with the difference of each
+queue, then the reset itself.
+"""
 
 from starlette.responses import Response
 
@@ -17,7 +19,7 @@ async def preview(visit: Visit) -> Response:
     admin = visit.parts.cluster.admin
     plan, members = None, []
     if topic and visit.text("to"):
-        plan = await admin.offsets.plan(group, topic, _target(visit))
+        plan = await _plan(visit, group, topic)
         members = [member.client_id for member in (await admin.groups.members(group)).members]
     progress = (await visit.parts.cluster.progress(group)).value
     topics = sorted({queue.topic for queue in progress.queues}) if progress else []
@@ -29,12 +31,31 @@ async def reset(visit: Visit) -> Response:
     group, topic = visit.name("group"), visit.text("topic")
     if visit.text("confirm") != group:
         raise InvalidParameter(f"type the name of the group, {group}, to reset it")
-    target = _target(visit)
-    result = await visit.parts.cluster.admin.offsets.reset(group, topic, target)
+    offsets = visit.parts.cluster.admin.offsets
+    if visit.text("to") == "group":
+        moved = await offsets.clone(_source(visit), group, topic)
+        result = Reset(group=group, topic=topic, online=False, moves=moved)
+    else:
+        result = await offsets.reset(group, topic, _target(visit))
     moves = "; ".join(f"{move.broker} {move.queue_id}: {move.old_offset}→{move.new_offset}" for move in result.moves)
     visit.note("reset offsets", f"{group} in {topic}", moves)
     visit.parts.cluster.collector.forget("progress", group)
     return _page(visit, result, [], [topic], done=True)
+
+
+async def _plan(visit: Visit, group: str, topic: str) -> Reset:
+    offsets = visit.parts.cluster.admin.offsets
+    if visit.text("to") == "group":
+        moves = await offsets.plan_clone(_source(visit), group, topic)
+        return Reset(group=group, topic=topic, online=False, moves=moves)
+    return await offsets.plan(group, topic, _target(visit))
+
+
+def _source(visit: Visit) -> str:
+    source = visit.text("source")
+    if not source:
+        raise InvalidParameter("say the group whose offsets are copied")
+    return source
 
 
 def _page(visit: Visit, plan: Reset | None, members: list[str], topics: list[str], *, done: bool) -> Response:
@@ -53,7 +74,7 @@ def _page(visit: Visit, plan: Reset | None, members: list[str], topics: list[str
         members=members,
         topics=topics,
         done=done,
-        fields={key: visit.text(key) for key in ("topic", "to", "time")},
+        fields={key: visit.text(key) for key in ("topic", "to", "time", "source")},
     )
 
 
