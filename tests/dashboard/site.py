@@ -97,6 +97,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         cluster.run(make_letters(cluster.it, "billing", {"Paid": LETTERS}))
         config = DashboardConfig(home=folder / "home", port=0, password_file=folder / "password", scrypt_log_n=4)
         if os.environ.get("HANABI_PICTURES"):
+            (folder / "alerts.yml").write_text("limits: {lag_seconds: 1}\n")
+            config = msgspec.structs.replace(config, alerts_file=folder / "alerts.yml")
             asyncio.run(fill(config.home))
         client = ClientConfig(namesrv=namesrv, request_timeout_s=2.5)
         with in_thread(running(config, client)) as dashboard, sync_playwright() as play:
