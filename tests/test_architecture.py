@@ -183,8 +183,8 @@ ROOMS = {
     "dashboard.security": "dashboard.config",
     "dashboard.bodies": "dashboard.security",
     "dashboard.parts": (
-        "dashboard.alerts dashboard.bodies dashboard.cluster dashboard.config dashboard.history dashboard.jobs dashboard.render "
-        "dashboard.security"
+        "dashboard.alerts dashboard.bodies dashboard.cluster dashboard.config dashboard.history dashboard.jobs "
+        "dashboard.render dashboard.security"
     ),
     "dashboard.web": "dashboard.parts dashboard.render dashboard.security",
     "dashboard.pages": (
@@ -193,8 +193,8 @@ ROOMS = {
     ),
     "dashboard.pages.operate": "dashboard.cluster dashboard.jobs dashboard.security dashboard.web",
     "dashboard": (
-        "dashboard.alerts dashboard.bodies dashboard.cluster dashboard.config dashboard.history dashboard.jobs dashboard.pages "
-        "dashboard.pages.operate dashboard.parts dashboard.render dashboard.security dashboard.web"
+        "dashboard.alerts dashboard.bodies dashboard.cluster dashboard.config dashboard.history dashboard.jobs "
+        "dashboard.pages dashboard.pages.operate dashboard.parts dashboard.render dashboard.security dashboard.web"
     ),
     "cli.logs": "",
     "cli.shared": "cli.logs",

@@ -111,8 +111,12 @@ async def test_a_hundred_browsers_ask_the_brokers_as_often_as_one(tmp_path: Path
         await cluster.create_topic("Orders")
         browser = await site.as_role(Role.READER)
         paths = ("/", "/topics", "/topics/Orders", "/groups", "/brokers")
-        browsers = [await site.as_role(Role.READER) for _ in range(20)]
-        responses = await asyncio.gather(*(each.get(path) for each in browsers for path in paths))
+        browsers = [site.browser() for _ in range(100)]
+        for each in browsers:
+            each.http.cookies.update(browser.http.cookies)
+        responses = await asyncio.gather(
+            *(each.get(paths[number % len(paths)]) for number, each in enumerate(browsers))
+        )
         assert len(responses) == 100
         assert {response.status_code for response in responses} == {200}
         known = len(site.parts.cluster.collector)

@@ -85,8 +85,22 @@ def test_the_wait_doubles_has_an_end_and_is_forgotten_after_a_success() -> None:
     clock.ms += 30_000
     assert throttle.wait_s("ann", "198.51.100.1") == 0
     throttle.failed("ann", "192.0.2.1")
-    throttle.succeeded("ann")
+    throttle.succeeded("ann", "192.0.2.1")
     assert throttle.wait_s("ann", "198.51.100.1") == 0
+
+
+def test_logins_that_succeed_do_not_count_against_their_address_and_failures_do() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock.seconds)
+    for number in range(100):
+        throttle.failed(f"user {number}", "192.0.2.1")  # counted before the check
+        throttle.succeeded(f"user {number}", "192.0.2.1")
+    assert throttle.wait_s("ann", "192.0.2.1") == 0
+    for number in range(20):
+        throttle.failed(f"user {number}", "192.0.2.1")
+    throttle.failed("ann", "192.0.2.1")
+    throttle.succeeded("ann", "192.0.2.1")
+    assert throttle.wait_s("ann", "192.0.2.1") > 0
 
 
 def test_many_accounts_from_one_network_wait_together() -> None:

@@ -43,7 +43,7 @@ async def login(visit: Visit) -> Response:
         parts.audit.note(name, address, "login", verdict="refused", detail="wrong name or password")
         sentence = "This name and password do not match."
         return visit.page("login.html", status=401, next=_target(visit), problem=sentence, name=name)
-    parts.throttle.succeeded(name)
+    parts.throttle.succeeded(name, address)
     parts.sessions.end(visit.arrival.cookie)
     parts.audit.note(name, address, "login")
     response = visit.to(_target(visit))
@@ -65,7 +65,7 @@ async def _account_login(visit: Visit, user: str, secret: str) -> Response:
         sentence = "This name and password do not match." if wrong else str(error)
         name = user.removeprefix(USER_PREFIX)
         return visit.page("login.html", status=401 if wrong else 502, next=_target(visit), problem=sentence, name=name)
-    parts.throttle.succeeded(user)
+    parts.throttle.succeeded(user, address)
     parts.sessions.end(visit.arrival.cookie)
     parts.audit.note(user, address, "login")
     response = visit.to(_target(visit))

@@ -36,9 +36,17 @@ class Throttle:
         while len(self._failures) > ENTRIES_MAX:
             self._failures.popitem(last=False)
 
-    def succeeded(self, account: str) -> None:
-        """Forget the failures of an account; those of the address stay."""
+    def succeeded(self, account: str, address: str) -> None:
+        """Forget the failures of an account. Of the address only this login is taken back, which was counted before it
+        was checked; its failures stay.
+        """
         self._failures.pop(_account(account), None)
+        key = _address(address)
+        count, last = self._failures.get(key, (0, 0.0))
+        if count > 1:
+            self._failures[key] = (count - 1, last)
+        else:
+            self._failures.pop(key, None)
 
     def _left(self, key: str, free: int) -> float:
         count, last = self._failures.get(key, (0, 0.0))
