@@ -28,7 +28,9 @@ public class GrpcJourney {
         PushConsumer push = provider.newPushConsumerBuilder().setClientConfiguration(config).setConsumerGroup(group)
             .setSubscriptionExpressions(Collections.singletonMap(topic, FilterExpression.SUB_ALL))
             .setMessageListener(message -> {
-                say("pushed", message);
+                if (pushed.getCount() > 0) {
+                    say("pushed", message);
+                }
                 pushed.countDown();
                 return ConsumeResult.SUCCESS;
             }).build();
@@ -62,11 +64,28 @@ public class GrpcJourney {
                 received++;
             }
         }
-        push.close();
+        closeSoon(push, producer, provider, topic);
         simple.close();
         producer.close();
         System.out.println("stopped");
         System.exit(0);
+    }
+
+    /** The client waits for its held receives, up to 20 s: messages end them sooner. */
+    private static void closeSoon(PushConsumer push, Producer producer, ClientServiceProvider provider, String topic)
+            throws Exception {
+        Thread closing = new Thread(() -> {
+            try {
+                push.close();
+            } catch (java.io.IOException error) {
+                throw new java.io.UncheckedIOException(error);
+            }
+        });
+        closing.start();
+        for (int number = 0; closing.isAlive() && number < 300; number++) {
+            producer.send(provider.newMessageBuilder().setTopic(topic).setBody("end".getBytes()).build());
+            closing.join(200);
+        }
     }
 
     private static synchronized void say(String what, MessageView message) {
