@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "namesrv": "errors clock durable_table home_lock wire remoting access",
     "controller": "errors clock durable_table home_lock wire remoting access",
     "broker": "_version errors clock deadlines durable_table message wire remoting access store replication",
-    "grpc": "errors memory message wire remoting access broker",
+    "grpc": "errors clock memory message wire remoting access broker",
     "supervision": "errors",
     "container": "errors clock wire remoting access store broker supervision",  # the broker: only its settings
     "metrics": "_version errors wire remoting access store replication namesrv controller broker",

@@ -37,6 +37,7 @@ from hanabi.errors import ConfigError, MQError
 if TYPE_CHECKING:
     from hanabi.broker.config import BrokerConfig
     from hanabi.cli.serve.container import ContainerToStart
+    from hanabi.cli.serve.proxy import ProxyToStart
     from hanabi.cli.serve.serving import BrokerToStart, ControllerToStart, DashboardStart, Grpc, Metrics, Namesrv
     from hanabi.controller.config import ControllerConfig
     from hanabi.namesrv.config import NamesrvConfig
@@ -57,6 +58,7 @@ app = typer.Typer(
 DEFAULT_HOME = options.DEFAULT_HOME
 EMBEDDED_BROKER_NAME = "broker-a"  # not the host's, which in a container is another at each start
 NAMESRV_PORT = 9876
+GRPC_PORT = 8081
 SHOW_ONLY_OPTIONS = frozenset({"config", "json"})  # options that are about the settings, and none of them
 
 
@@ -258,6 +260,34 @@ def container_alone(
         _container(start, config_file, broker_files, home, host, port, namesrv, metrics_offset, tls_config)
 
 
+@app.command("proxy")
+def proxy_alone(
+    context: typer.Context,
+    config: options.ShowConfig = False,
+    json: options.AsJson = False,
+    home: options.Home = Path(DEFAULT_HOME),
+    host: options.Host = "0.0.0.0",  # noqa: S104 - one server alone is reached from other machines
+    port: Annotated[int, options.port_option("--port")] = GRPC_PORT,
+    namesrv: options.ProxyNamesrvs = None,
+    advertise: options.Advertise = None,
+    tls_config: options.TlsFile = None,
+    log_level: options.LogLevelOption = LogLevel.INFO,
+    log_json: options.LogJson = False,
+    log_dir: options.LogDir = None,
+    log_file: options.LogToFile = True,
+    log_file_mib: options.LogFileMib = options.LOG_FILE_MIB,
+    log_files: options.LogFiles = options.LOG_FILES,
+) -> None:
+    """Run a proxy: the gRPC API for clients of RocketMQ 5, before the brokers of a cluster, ours or Apache's 5.x.
+
+    It keeps nothing, so several can run side by side. It checks no access: brokers with access control refuse it; use
+    --grpc-port of such brokers. Prints "ready proxy HOST:PORT" on stdout once it accepts connections. Stops cleanly on
+    SIGTERM and SIGINT.
+    """
+    with _started(context, "proxy") as start:
+        _proxy(start, home, host, port, namesrv or os.environ.get("NAMESRV_ADDR") or "", advertise)
+
+
 class Start:
     """The servers that one command starts: filled in by the functions below, and then shown or started."""
 
@@ -277,6 +307,7 @@ class Start:
         self.broker: BrokerToStart | None = None
         self.controller: ControllerToStart | None = None
         self.container: ContainerToStart | None = None
+        self.proxy: ProxyToStart | None = None
         self.sections: dict[str, Callable[[], list[Setting]]] = {}  # made when they are to be shown
         path: Path | None = context.params["tls_config"]
         self.tls: TlsConfig | None = read_tls(path) if path else None
@@ -398,6 +429,11 @@ def _run(start: Start) -> None:
 
         run(serve_container(start.container, with_stdin=until))
         return
+    if start.proxy is not None:
+        from hanabi.cli.serve.proxy import serve_proxy
+
+        run(serve_proxy(start.proxy))
+        return
     servers = start.namesrv, start.broker, start.metrics(), start.controller, start.dashboard(), start.grpc()
     run(serve(*servers, with_stdin=until))
 
@@ -422,6 +458,23 @@ def _namesrv(
     start.sections["namesrv"] = partial(namesrv_settings, in_force, home.absolute(), sources, in_file)
     start.namesrv = Namesrv(config=config, home=home, host=host, port=port, tls=start.tls)
     return start.namesrv
+
+
+def _proxy(start: Start, home: Path, host: str, port: int, namesrv: str, advertise: str | None) -> None:
+    from hanabi.cli.serve.proxy import ProxyToStart
+    from hanabi.remoting.address import parse_address
+
+    names = tuple(part.strip() for part in namesrv.split(";") if part.strip())
+    if not names:
+        raise ConfigError("a proxy needs name servers: --namesrv HOST:PORT, or the variable NAMESRV_ADDR")
+    for name in names:
+        try:
+            parse_address(name)
+        except ValueError as error:
+            raise ConfigError(f"name server {error}") from error
+    start.home = home
+    advertised = _parse_advertise(advertise) if advertise is not None else None
+    start.proxy = ProxyToStart(host=host, port=port, name_servers=names, advertised=advertised, tls=start.tls)
 
 
 def _controller(

@@ -129,6 +129,16 @@ FurtherNamesrvs = Annotated[
         help="Further name servers to register with, each HOST:PORT.",
     ),
 ]
+ProxyNamesrvs = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namesrv",
+        metavar="ADDR[;ADDR]",
+        show_default="$NAMESRV_ADDR",
+        help="Name servers of the cluster, each HOST:PORT.",
+    ),
+]
 Advertise = Annotated[
     str | None,
     typer.Option(

@@ -135,7 +135,7 @@ async def serve(
             servers.callback(port.stopping)
             open_doors.warn_metrics(metrics_address[0], port.is_protected)
         open_doors.warn(_doors(namesrv, broker, controller))
-        async with _collecting():
+        async with collecting():
             for line in ready:
                 announce(line)
             await stopped.wait()
@@ -153,7 +153,8 @@ def _doors(
 
 
 @asynccontextmanager
-async def _collecting() -> AsyncIterator[None]:
+async def collecting() -> AsyncIterator[None]:
+    """Collect garbage when the loop is idle."""
     task = asyncio.create_task(collect_when_idle())
     await asyncio.sleep(0)  # the first collection is over before anybody is served
     try:

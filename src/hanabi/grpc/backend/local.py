@@ -9,17 +9,15 @@ from hanabi.broker.tables.groups import Groups
 from hanabi.broker.tables.topics import Topics
 from hanabi.errors import BrokerError, RequestCodeNotSupported, TopicNotExist
 from hanabi.grpc.backend.backend import BrokerQueues, TopicFacts
+from hanabi.grpc.backend.group_facts import MESSAGE_TYPE, group_facts
 from hanabi.grpc.backend.peer import Peer
 from hanabi.grpc.rules.settings import GroupFacts
 from hanabi.remoting.connection.dispatch import Handler, Reply
 from hanabi.remoting.connection.protocol import Connection
-from hanabi.wire.bodies.groups import SubscriptionGroupConfig
 from hanabi.wire.codes import Language, RequestCode, request_name
 from hanabi.wire.command import V5_0_0, Command
 from hanabi.wire.header import Header, NoHeader
 from hanabi.wire.headers.client import UnregisterClientHeader
-
-MESSAGE_TYPE: str = "message.type"
 
 
 class LocalBackend:
@@ -92,15 +90,6 @@ class LocalBackend:
             answer = self.ask(self.broker_name, RequestCode.UNREGISTER_CLIENT, header, b"", peer)
             if not isinstance(answer, Reply):
                 asyncio.ensure_future(answer).add_done_callback(_seen)
-
-
-def group_facts(config: SubscriptionGroupConfig) -> GroupFacts:
-    """Return the facts about a group with these settings."""
-    policy = config.group_retry_policy
-    custom = policy.customized_retry_policy if policy is not None and policy.type == "CUSTOMIZED" else None
-    if custom is not None and custom.next:
-        return GroupFacts(config.consume_message_orderly, config.retry_max_times, tuple(custom.next[:64]))
-    return GroupFacts(config.consume_message_orderly, config.retry_max_times)
 
 
 def _seen(done: "asyncio.Future[Reply]") -> None:

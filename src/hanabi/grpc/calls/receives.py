@@ -8,8 +8,9 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from hanabi.grpc.backend.backend import Backend
+from hanabi.grpc.backend.popped import deliveries
 from hanabi.grpc.calls.acks import Acks
-from hanabi.grpc.calls.delivered import delivered, deliveries
+from hanabi.grpc.calls.delivered import delivered
 from hanabi.grpc.calls.routes import ANY_QUEUE, resolved
 from hanabi.grpc.calls.support.access import Doorkeeper
 from hanabi.grpc.calls.support.context import CallContext
@@ -50,6 +51,8 @@ class Receives:
         settings = await resolved(self._backend.group(group))
         if settings is None:
             raise CallRefused(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no consumer group {group}")
+        if context.peer.is_stalled:
+            raise CallRefused(Code.TOO_MANY_REQUESTS, "the client leaves too many replies unread")
         hidden_ms = _hidden_ms(request)
         broker = request.message_queue.broker.name or await self._any_broker(topic)
         header = self._header(request, topic, group, settings, hidden_ms, context)
