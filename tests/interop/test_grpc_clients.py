@@ -4,19 +4,32 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from hanabi.wire.codes import RequestCode
 from tests.interop import jars
+from tests.interop.apache import TIMERS, ApacheBroker
 from tests.interop.jars import JavaUnavailable, required
-from tests.interop.probe import ask
-from tests.serving import QUICK, Serving, serving
+from tests.interop.ours import OurBroker
+from tests.interop.probe import ask, routes_to
+from tests.interop.processes import ServerProcess
+from tests.serving import QUICK, Serving, namesrv_process, serving
 
 COUNT = 20
 JOURNEYS = Path(__file__).parent / "grpc"
+CHECKS: dict[str, object] = {"transactionCheckInterval": 500, "transactionTimeOut": 1_000}
 TOPICS = ("Python", "Java", "JavaTransactions", "Node", "Go")
+
+
+def create_topics(broker: str) -> None:
+    for topic in TOPICS:
+        fields = {"topic": topic, "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "perm": "6"}
+        queues = {"readQueueNums": "4", "writeQueueNums": "4"}
+        made = ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, {**fields, **queues})
+        assert made.code == 0, made.remark
 
 
 class GrpcServing:
@@ -24,11 +37,7 @@ class GrpcServing:
 
     def __init__(self, running: Serving) -> None:
         self.endpoint = running.process.wait_for_line("ready grpc ").split()[-1]
-        for topic in TOPICS:
-            fields = {"topic": topic, "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "perm": "6"}
-            queues = {"readQueueNums": "4", "writeQueueNums": "4"}
-            made = ask(running.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, {**fields, **queues})
-            assert made.code == 0, made.remark
+        create_topics(running.broker)
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +99,47 @@ def test_the_node_client_sends_receives_acknowledges_and_stops(server: GrpcServi
 def test_the_go_client_sends_receives_acknowledges_and_stops(server: GrpcServing) -> None:
     lines = lines_of([found(jars.grpc_go), server.endpoint, "Go", "GoGroup", str(COUNT)])
     assert sorted(line for line in lines if line.startswith("received")) == expected()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["ours", "apache"])
+def test_clients_work_through_our_proxy_before_a_cluster(side: str, tmp_path: Path) -> None:
+    folder, java = found(jars.grpc_python), found(jars.grpc_driver_classpath)
+    with ExitStack() as stack:
+        namesrv = namesrv_process(tmp_path / "namesrv", stack)
+        if side == "apache":
+            found(lambda: jars.classpath(jars.ALL_5))
+            names = {"name": "broker-a", "cluster": "DefaultCluster"}
+            apache = ApacheBroker(tmp_path / "broker", jars.ALL_5, **names, namesrv=namesrv, settings=CHECKS | TIMERS)
+            stack.callback(apache.process.kill)
+            apache.wait_ready()
+            create_topics(apache.address)
+        else:
+            ours = OurBroker(tmp_path / "broker", name="broker-a", namesrv=namesrv, settings=CHECKS)
+            stack.callback(ours.process.kill)
+            ours.wait_ready()
+            create_topics(ours.address)
+        routes_to(namesrv, "JavaTransactions", "broker-a")
+        command = [
+            sys.executable,
+            "-m",
+            "hanabi",
+            "serve",
+            "proxy",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "-n",
+            namesrv,
+        ]
+        proxy = ServerProcess("hanabi serve proxy", [*command, "--home", str(tmp_path)], tmp_path / "proxy.log")
+        stack.callback(proxy.kill)
+        endpoint = proxy.wait_for_line("ready proxy ").split()[-1]
+        python = [sys.executable, str(JOURNEYS / "journey.py"), endpoint, "Python", "PythonGroup", str(COUNT)]
+        lines = lines_of(python, PYTHONPATH=folder)
+        assert sorted(lines[:-1]) == expected()
+        command = ["java", "-XX:TieredStopAtLevel=1", "-cp", java, "GrpcJourney"]
+        lines = lines_of([*command, endpoint, "Java", "JavaTransactions", "JavaGroup", str(COUNT)])
+        assert len([line for line in lines if line.startswith("pushed")]) == COUNT
+        assert sorted(line.split("|")[1] for line in lines if line.startswith("received")) == ["checked", "committed"]
