@@ -150,7 +150,7 @@ ROOMS = {
     "client.producer.routing": "client",
     "client.consumer": "client client.cluster",
     "client.consumer.group": "client client.cluster",
-    "client.consumer.offsets": "client client.cluster",
+    "client.consumer.offsets": "client client.cluster client.consumer",
     "client.consumer.config": "client client.consumer client.consumer.group client.consumer.offsets",
     "client.options": "client client.consumer.group client.consumer.offsets",
     "client.consumer.listening": "client client.cluster client.consumer client.consumer.config",

@@ -58,6 +58,7 @@ class PushOptions(ClientOptions, total=False):
 
     consume_from: ConsumeFrom
     broadcasting: bool
+    broadcast_offsets: str
     concurrency: int
     consume_batch: int
     pull_batch: int

@@ -45,6 +45,7 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     consume_from: ConsumeFrom = "last"
     broadcasting: bool = False  # every member of the group gets every message, and keeps its own offsets
+    broadcast_offsets: str = "file"  # "broker": under the member's `instance`, which survives a changed address
     concurrency: int = 20
     consume_batch: int = 1  # most messages per listener call
     pull_batch: int = 32
@@ -69,6 +70,8 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_types(self)
         if self.consume_from not in ("last", "first") and not isinstance(self.consume_from, datetime):
             raise ConfigError(f'consume_from is "last", "first" or a datetime, not {self.consume_from!r}')
+        if self.broadcast_offsets not in ("file", "broker"):
+            raise ConfigError(f'broadcast_offsets is "file" or "broker", not {self.broadcast_offsets!r}')
         if self.rebalance not in ("client", "broker"):
             raise ConfigError(f'rebalance is "client" or "broker", not {self.rebalance!r}')
         for name, (smallest, largest) in _RANGES.items():

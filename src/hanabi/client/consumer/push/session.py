@@ -26,6 +26,7 @@ from hanabi.client.consumer.listening.listener import DEAD_LETTER, Listener
 from hanabi.client.consumer.listening.listener_runs import listener_runs
 from hanabi.client.consumer.listening.orderly import Orderly
 from hanabi.client.consumer.listening.send_back import FIRST_DELAY_LEVEL, SendBack
+from hanabi.client.consumer.offsets.broadcast_offsets import BroadcastOffsets
 from hanabi.client.consumer.offsets.offset_store import LocalOffsets, OffsetStore, RemoteOffsets
 from hanabi.client.consumer.offsets.start_point import StartPoint
 from hanabi.client.consumer.owned_queue import OwnedQueue
@@ -112,6 +113,8 @@ class PushSession:
 
     def _make_offsets(self) -> OffsetStore:
         if self._settings.broadcasting:
+            if self._settings.broadcast_offsets == "broker":
+                return BroadcastOffsets(self._core, self._group)
             return LocalOffsets.of(self._core.config, self._group)
         return RemoteOffsets(self._core, self._group)
 
