@@ -269,3 +269,16 @@ async def test_a_client_that_never_acknowledges_meets_a_limit(tmp_path: Path, mo
         assert await peer.bodies() == []
         await peer.ack(*first[0])
         assert len(await peer.bodies()) > 0
+
+
+async def test_a_pop_that_found_nothing_finds_what_a_reset_or_an_acknowledgement_brings_back(tmp_path: Path) -> None:
+    async with popping(tmp_path) as peer:
+        await peer.send(b"a", b"b")
+        for record, receipt in await peer.pop():
+            await peer.ack(record, receipt)
+        assert [await peer.bodies() for _ in range(3)] == [[], [], []]
+        peer.broker.tables.offsets.reset(GROUP, TOPIC, 0, 1)
+        assert await peer.bodies() == [b"b"]
+        assert await peer.bodies() == []
+        await peer.send(b"c")
+        assert await peer.bodies() == [b"c"]

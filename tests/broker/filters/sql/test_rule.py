@@ -36,7 +36,7 @@ def stored(body: bytes, sys_flag: int = 0, **properties: str) -> memoryview:
     return memoryview(raw)
 
 
-def matches(text: str, body: Any = None, **properties: str) -> bool:
+def matches(text: str, body: Any = None, **properties: Any) -> bool:
     raw = body if isinstance(body, bytes) else json.dumps(ORDER if body is None else body).encode()
     return compile_rule(text).matches_record(stored(raw, **properties))
 

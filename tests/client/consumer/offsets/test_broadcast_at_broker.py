@@ -1,6 +1,7 @@
 """Broadcasting members whose offsets are at the brokers: a new address changes nothing."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from hanabi.testing.cluster import running_cluster
 from hanabi.testing.waiting import eventually
 from tests.client.consumer.pushing import Inbox, committed, numbered, send
 
-OPTIONS = {"broadcasting": True, "broadcast_offsets": "broker", "consume_from": "first"}
+OPTIONS: dict[str, Any] = {"broadcasting": True, "broadcast_offsets": "broker", "consume_from": "first"}
 
 
 async def test_a_member_goes_on_where_it_was_on_another_machine(
@@ -19,10 +20,12 @@ async def test_a_member_goes_on_where_it_was_on_another_machine(
     async with running_cluster(tmp_path / "cluster") as cluster:
         await cluster.create_topic("T")
         await send(cluster, numbered(10))
-        for name in ("a", "b"):
-            async with Inbox(cluster, "g", instance=name, **OPTIONS) as inbox:
-                await eventually(lambda box=inbox: len(box.messages) == 10)
-            assert sorted(inbox.bodies) == numbered(10), "each member gets all"
+        async with (
+            Inbox(cluster, "g", instance="a", **OPTIONS) as first,
+            Inbox(cluster, "g", instance="b", **OPTIONS) as second,
+        ):
+            await eventually(lambda: len(first.messages) == len(second.messages) == 10)
+        assert sorted(first.bodies) == sorted(second.bodies) == numbered(10), "each member gets all"
         await send(cluster, numbered(5, 10))
         monkeypatch.setenv("ROCKETMQ_OFFSETS_DIR", str(tmp_path / "empty"))  # nothing is left of the old machine
         monkeypatch.setattr("hanabi.client.config.local_address", lambda: "10.1.2.3")
