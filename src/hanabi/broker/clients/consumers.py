@@ -232,6 +232,12 @@ class Consumers:
 
     # Notifying
 
+    def notify(self, name: str) -> None:
+        """Make the members of a group, if it has any, rebalance now: the way they get messages has changed."""
+        group = self._groups.get(name)
+        if group is not None:
+            self._notify(group)
+
     def _notify(self, group: ConsumerGroup, by: Connection | None = None) -> None:
         """Notify the members; the one whose heartbeat arrived *by* this connection before its heartbeat is answered."""
         if group.members and group.notifies and group.message_model is not MessageModel.BROADCASTING:

@@ -59,7 +59,7 @@ async def test_more_members_than_queues_all_pop_and_each_message_is_consumed_onc
 async def test_a_group_is_switched_to_pop_and_back_without_loss(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create(cluster)
-        async with Inbox(cluster, "g", rebalance="broker", rebalance_s=0.2) as inbox:
+        async with Inbox(cluster, "g", rebalance="broker", rebalance_s=3_600.0) as inbox:
             await eventually(lambda: ids_of(inbox.consumer) == {0, 1, 2, 3})
             await send(cluster, numbered(20))
             await eventually(lambda: len(set(inbox.bodies)) == 20)

@@ -48,7 +48,7 @@ def assignment_handlers(
 ) -> dict[int, Handler]:
     """Return the handlers. *routes* returns the readable queues of a topic on all brokers."""
     assignments = Assignments(consumers, modes, routes, settings)
-    changes = RequestModes(topics, groups, modes, settings)
+    changes = RequestModes(topics, groups, modes, settings, consumers.notify)
     return {
         RequestCode.QUERY_ASSIGNMENT: Handler(NoHeader, assignments.query, BODY_BYTES_MAX),
         RequestCode.SET_MESSAGE_REQUEST_MODE: Handler(NoHeader, changes.set, BODY_BYTES_MAX),
@@ -104,9 +104,16 @@ class RequestModes:
     """Changes of the request mode."""
 
     def __init__(
-        self, topics: Topics, groups: Groups, modes: ForeignTable[MessageRequestModeTable], settings: Settings
+        self,
+        topics: Topics,
+        groups: Groups,
+        modes: ForeignTable[MessageRequestModeTable],
+        settings: Settings,
+        notify: Callable[[str], None],
     ) -> None:
+        """*notify* makes the members of a group rebalance: while some pull and some pop, they get the same messages."""
         self._topics, self._groups, self._modes, self._settings = topics, groups, modes, settings
+        self._notify = notify
 
     async def set(self, _header: NoHeader, request: Command, _connection: Connection) -> Reply:
         """Set how a group gets the messages of a topic. It is in the file when it is answered."""
@@ -120,6 +127,7 @@ class RequestModes:
             return Reply(ResponseCode.SYSTEM_ERROR, f"there are {MODES_MAX} request modes, the limit")
         changed = {**before, topic: {**before.get(topic, {}), group: asked}}
         await self._modes.adopt(msgspec.structs.replace(self._modes.table, message_request_mode_map=changed))
+        self._notify(group)
         return Reply()
 
     def _refusal(self, asked: MessageRequestMode) -> Reply | None:
