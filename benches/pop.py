@@ -20,7 +20,7 @@ import psutil
 from benches.broker_servers import APACHE_5, RunningBroker, broker, brokers_here
 from benches.report import keep_figures, publish, table
 from benches.servers import OURS
-from hanabi.wire.codes import RequestCode
+from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.command import Command, decode_command, encode_request
 from hanabi.wire.frame import FrameDecoder
 from hanabi.wire.headers.send import SendMessageV2Header
@@ -36,6 +36,7 @@ BODY: Final = b"x" * 1024
 AT_ONCE: Final = 32
 CONNECTIONS: Final = 8
 HELD: Final = 10_000
+HELD_GROUPS: Final = 20  # a broker holds 1,024 pops of one group, topic and queue
 HOLD_MS: Final = 15_000
 HEAD: Final = ("server", "messages/s", "broker's CPU, us a message")
 LATE_HEAD: Final = ("server", "late, median ms", "late, most ms")
@@ -146,9 +147,9 @@ async def consume_some(peer: Peer, progress: Progress, opaque: int) -> int:
     return opaque + len(acks)
 
 
-def pop_header(*, poll_ms: int, invisible_ms: int = 60_000) -> PopMessageHeader:
+def pop_header(*, poll_ms: int, invisible_ms: int = 60_000, group: str = GROUP) -> PopMessageHeader:
     return PopMessageHeader(
-        consumer_group=GROUP,
+        consumer_group=group,
         topic=TOPIC,
         queue_id=-1,
         max_msg_nums=AT_ONCE,
@@ -239,7 +240,8 @@ def _send(number: int) -> bytes:
 async def idle(server: RunningBroker, *, seconds: int, connections: int = 100) -> list[str]:
     """Return one row: the CPU time of the server while all pops wait, and its memory then."""
     await fill(server, 0)
-    waiting = [asyncio.create_task(_hold(server, HELD // connections)) for _ in range(connections)]
+    groups = [f"{GROUP}{number % HELD_GROUPS}" for number in range(connections)]
+    waiting = [asyncio.create_task(_hold(server, HELD // connections, group)) for group in groups]
     process = psutil.Process(server.pid)
     await asyncio.sleep(8)  # until all are there, and what that cost is over
     before = sum(process.cpu_times()[:2])
@@ -254,17 +256,19 @@ async def idle(server: RunningBroker, *, seconds: int, connections: int = 100) -
     return [server.name, f"{connections:,}", f"{HELD:,}", f"{share:.1%}", f"{memory_mb:.0f}"]
 
 
-async def _hold(server: RunningBroker, pops: int) -> None:
+async def _hold(server: RunningBroker, pops: int, group: str) -> None:
     peer = await Peer.connect(server)
     with contextlib.closing(peer.writer):
-        peer.writer.write(b"".join(_held_pop(opaque) for opaque in range(pops)))
+        peer.writer.write(b"".join(_held_pop(opaque, group) for opaque in range(pops)))
         while True:
             for answer in await peer.answers(1):
-                peer.writer.write(_held_pop(answer.opaque))
+                if answer.code != ResponseCode.POLLING_TIMEOUT:
+                    raise AssertionError(f"{server.name} does not hold a pop: {answer.code} {answer.remark}")
+                peer.writer.write(_held_pop(answer.opaque, group))
 
 
-def _held_pop(opaque: int) -> bytes:
-    return encode_request(RequestCode.POP_MESSAGE, opaque, pop_header(poll_ms=HOLD_MS))
+def _held_pop(opaque: int, group: str) -> bytes:
+    return encode_request(RequestCode.POP_MESSAGE, opaque, pop_header(poll_ms=HOLD_MS, group=group))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,6 @@ class Flights:
         self._journal = Journal(None, self._in_flight)
         self.deadlines: Deadlines[Flight] = Deadlines(now_ms, on_expired)
         self.count = 0
-        self.changes = 0  # counts all that may change what a pop finds, beside new messages and committed offsets
 
     def restore(self, end_of: Callable[[str, int], int]) -> None:
         """Read the journal, and go on with a new one. Blocks. *end_of* returns the end of a queue."""
@@ -136,7 +135,6 @@ class Flights:
 
     def forget(self, topic: str, group: str, queue_id: int) -> None:
         """Take the messages of a queue out of flight, without an acknowledgement."""
-        self.changes += 1
         queue = self._states.pop((topic, group, queue_id), None)
         if queue is not None:
             self._drop(list(queue.flights.values()))
@@ -146,7 +144,6 @@ class Flights:
         if committed < 0:
             self.forget(queue.topic, queue.group, queue.queue_id)
             return
-        self.changes += 1
         gone = queue.follow(committed)
         self._drop(gone)
         if gone and queue.flights:
@@ -169,7 +166,6 @@ class Flights:
         self, queue: QueueFlights, offsets: Sequence[int], next_offset: int, pop_ms: int, invisible_ms: int
     ) -> None:
         """Take messages into flight. No offset is committed: they lie above it."""
-        self.changes += 1
         was_empty = not queue.flights
         if was_empty:
             queue.next_offset = offsets[0]
@@ -183,7 +179,6 @@ class Flights:
 
     def skip_to(self, queue: QueueFlights, next_offset: int) -> None:
         """Go on at *next_offset*: what lies before it does not match, or is not there any more."""
-        self.changes += 1
         queue.next_offset = next_offset
         self._commit(queue)
 
@@ -196,7 +191,6 @@ class Flights:
                 self.deadlines.discard(flight, flight.due_key)
                 closed.append(offset)
         if closed:
-            self.changes += 1
             self.count -= len(closed)
             self._commit(queue)
             self._journal.done(queue, closed)

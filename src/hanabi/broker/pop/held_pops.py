@@ -21,6 +21,9 @@ from hanabi.store.indexer import Dispatched
 ANY_QUEUE: Final = -1
 HELD_MAX: Final = 100_000
 HELD_A_QUEUE_MAX: Final = 1_024  # of one topic, group and asked queue
+# A deadline is rounded up by this part of the wait, so that few timers answer thousands of pops, as with held pulls.
+_LATE_PART: Final = 300
+_LATE_MS_MAX: Final = 50
 _TURN_SECONDS: Final = 0.002  # of answering, then other requests are served
 
 R = TypeVar("R")
@@ -110,7 +113,8 @@ class HeldPops:
         if not self._is_started:
             self._is_started = True
             self._deadlines.start()
-        held.due_key = self._deadlines.add(held, self._now_ms() + wait_ms)
+        step_ms = max(1, min(wait_ms // _LATE_PART, _LATE_MS_MAX))
+        held.due_key = self._deadlines.add(held, -(-(self._now_ms() + wait_ms) // step_ms) * step_ms)
         return held
 
     def forget(self, held: HeldPop[Any]) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from hanabi.broker.filters.message_filter import PASSES_ALL
 from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.pop.flights import Flights
 from hanabi.broker.pop.held_pops import HeldPops
@@ -43,7 +42,6 @@ from hanabi.wire.receipts import (
 
 RETRY_FIRST_PERCENT: Final = 20  # of pops look at the retry topics first, the others last
 REVIVE_QUEUE: Final = 0  # in receipts: this broker has no revive queues
-_DRY_MAX: Final = 10_000
 _READS_MAX: Final = 4  # of one queue in one pop, while its filter rejects everything
 
 OrderKey = tuple[str, str, int]
@@ -66,13 +64,12 @@ class PopService:
         random_below: Callable[[int], int] = random.randrange,
     ) -> None:
         """*put* is an `Intake.put_as_is`; *folder* is `config/`, None: nothing is persisted."""
-        self._store, self._reader, self._get = store, store.reader, store.get
+        self._reader, self._get = store.reader, store.get
         self._topics, self._offsets, self._settings = topics, offsets, settings
         self.held, self._now_ms, self._random_below = held, now_ms, random_below
         self.revival = Revival(store, put, topics, offsets, settings, held.wake)
         self.flights = Flights(offsets, folder / "pop.journal" if folder else None, now_ms, self._expired)
         self.orders = Orders(folder / "consumerOrderInfo.json" if folder else None, now_ms)
-        self._dry: dict[tuple[str, str, int], tuple[object, ...]] = {}  # the state in which a pop found nothing
         self._blocked: Deadlines[OrderKey] = Deadlines(now_ms, self._freed)
         self._blocked_keys: dict[OrderKey, int] = {}
 
@@ -118,10 +115,6 @@ class PopService:
         config = self._topics.find(asked.topic)
         if config is None:
             return popped
-        place = asked.topic, asked.group, asked.queue_id
-        is_plain = asked.filter is PASSES_ALL and not asked.is_ordered
-        if is_plain and (dry := self._dry.get(place)) is not None and dry == self._state(asked, config):
-            return popped
         take = self._take_ordered if asked.is_ordered else self._take
         retries = [] if asked.is_ordered else self.retry_topics(asked.topic, asked.group)
         retries_first = bool(retries) and self._random_below(100) < RETRY_FIRST_PERCENT
@@ -133,20 +126,7 @@ class PopService:
                 take(asked, topic, queue_id, popped)
         if not retries_first:
             self._take_retries(asked, retries, popped)
-        if is_plain and not popped.count and not popped.rest:
-            if len(self._dry) >= _DRY_MAX:
-                self._dry.clear()
-            self._dry[place] = self._state(asked, config)
         return popped
-
-    def _state(self, asked: PopRequest, config: TopicConfig) -> tuple[object, ...]:
-        """Return what the outcome of a pop without a filter depends on. While it is the same, a pop that found nothing
-        finds nothing: thousands of pops may wait for a topic, and be asked again."""
-        retries = [
-            self._offsets.of(asked.group, each.topic_name) for each in self.retry_topics(asked.topic, asked.group)
-        ]
-        offsets = self._offsets.of(asked.group, asked.topic)
-        return self._store.max_log_offset, self._reader.confirmed, self.flights.changes, config, offsets, retries
 
     def retry_topics(self, topic: str, group: str) -> list[TopicConfig]:
         """Return the existing retry topics of *group* for *topic*."""
