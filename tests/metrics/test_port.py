@@ -137,6 +137,27 @@ async def test_what_clients_sent_and_consumed_is_what_is_shown(tmp_path: Path) -
             assert behind == running.broker.store.reader.max_offset("Orders", queue_id) - committed
 
 
+async def test_messages_in_flight_and_held_pops_are_those_of_now(tmp_path: Path) -> None:
+    async with world(tmp_path) as running:
+        await send(running, "Orders", 3)
+        consumer = hanabi.aio.SimpleConsumer("billing", namesrv=running.namesrv)
+        consumer.subscribe("Orders")
+        async with consumer:
+            found = await consumer.receive(32)
+            during = await scrape(running.metrics)
+            assert during("hanabi_pop_in_flight_messages", group="billing", topic="Orders") == len(found) > 0
+            await consumer.ack_all(found)
+            found = await consumer.receive(32, wait_s=0.1)
+            await consumer.ack_all(found)
+            waiting = asyncio.create_task(consumer.receive(1, wait_s=20.0))
+            await eventually(lambda: len(running.broker.tables.held_pops) == 1)
+            after = await scrape(running.metrics)
+            assert after("hanabi_held_pops") == 1
+            assert not after.has("hanabi_pop_in_flight_messages")
+            await send(running, "Orders", 1)
+            assert len(await waiting) == 1
+
+
 async def test_connections_members_and_held_pulls_are_those_of_now(tmp_path: Path) -> None:
     async with world(tmp_path) as running:
         await send(running, "Orders", 1)

@@ -187,6 +187,13 @@ def _behind(broker: Broker, group: str, topic: str) -> Iterator[tuple[int, int]]
 def _clients(broker: Broker, bounded: Bounded) -> Iterator[str]:
     tables = broker.tables
     yield from gauge("hanabi_held_pulls", "Pulls waiting for messages.", len(tables.held_pulls))
+    yield from gauge("hanabi_held_pops", "Pops waiting for messages.", len(tables.held_pops))
+    name = "hanabi_pop_in_flight_messages"
+    counts = broker.services.pop.flights.counts()
+    in_flight = ((labels(group=group, topic=topic), count) for (topic, group), count in counts.items())
+    yield from gauge(
+        name, "Popped messages of a group that are not acknowledged.", bounded(name, in_flight, len(counts))
+    )
     groups = tables.consumers.groups()
     producers = {connection for members in tables.producers.groups().values() for connection in members}
     yield from gauge("hanabi_producers", "Connected producers.", len(producers))
