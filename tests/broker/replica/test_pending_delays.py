@@ -21,8 +21,7 @@ EACH = 6
 
 
 async def test_all_that_wait_when_the_master_dies_are_delivered_once_by_the_promoted_slave(tmp_path: Path) -> None:
-    settings = {"message_delay_levels": LEVELS}
-    async with running_pair(tmp_path, master=settings, **settings) as pair:
+    async with running_pair(tmp_path, master={"message_delay_levels": LEVELS}, message_delay_levels=LEVELS) as pair:
         await create_topic(pair.master, TOPIC, queues=1)
         await pair.synced()
         producer = await Peer.connect(pair.master.address)
@@ -34,7 +33,7 @@ async def test_all_that_wait_when_the_master_dies_are_delivered_once_by_the_prom
         # Some are delivered by the master, after the last copy of the progress of its delays; most are not.
         await eventually(lambda: end_of(pair.slave) >= EACH, "the slave has some deliveries")
         killed = copy_as_after_a_kill(pair.slave.store, tmp_path / "killed")
-    async with running_broker(killed, BrokerConfig(broker_name="broker-a", **settings)) as promoted:
+    async with running_broker(killed, BrokerConfig(broker_name="broker-a", message_delay_levels=LEVELS)) as promoted:
         assert end_of(promoted) >= EACH
         await eventually(lambda: end_of(promoted) >= len(wanted), "all are delivered")
         last = send_header(properties=WAITS[3])  # of the slowest level: a repeated one would come before it
