@@ -99,8 +99,7 @@ def _with_role(names: Sequence[str], role: str, effort: Effort) -> dict[str, Rou
         pairs = [alone, *(stack.enter_context(pair(name, next(homes), role)) for name in names)]
         for each in pairs:  # a JVM compiles for longer than one load lasts
             with _others_stopped(each, pairs):
-                limit = OUR_FIRST_SECONDS if is_ours(each.master.name) else effort.first_seconds
-                _run(each, SEND.lasting(min(effort.first_seconds, limit)))
+                _warm_up(each, effort.first_seconds)
         loads = (SEND, PACED) if role == "SYNC_MASTER" else (SEND,)
         return {load.title: _alternate(load, pairs, role, effort) for load in loads}
 
@@ -130,6 +129,14 @@ def _others_stopped(mine: RunningPair, pairs: Sequence[RunningPair]) -> Iterator
             process.resume()
 
 
+def _warm_up(mine: RunningPair, seconds: float) -> None:
+    """Send for *seconds*, ours for a few. What comes of it does not count."""
+    limit = OUR_FIRST_SECONDS if is_ours(mine.master.name) else seconds
+    subprocess.run(SEND.lasting(min(seconds, limit)).command(mine.master), capture_output=True, check=False)
+    if mine.slave is not None:
+        await_copy(mine.slave, log_end(mine.master))
+
+
 def _run(mine: RunningPair, load: Load) -> PairRound:
     """Return one round of *load*; it is over when the slave has everything."""
     processes = [psutil.Process(server.pid) for server in mine.brokers]
@@ -142,7 +149,9 @@ def _run(mine: RunningPair, load: Load) -> PairRound:
         time.sleep(NEWS_SECONDS)
     spent = [_cpu_seconds(process) - was for process, was in zip(processes, before, strict=True)]
     told = json.loads(done.stdout)
-    if not told["messages"] or told.get("errors"):
+    if not told["messages"]:
+        raise AssertionError(f"{mine.name}, {load.title}: no message was answered in time: {done.stdout}{done.stderr}")
+    if told.get("errors"):
         print(f"  {mine.name}, {load.title}: {told['errors']} errors, the first: {done.stderr.strip()}", flush=True)
     master_us, slave_us = (seconds * 1e6 / max(told["messages"], 1) for seconds in (*spent, 0.0)[:2])
     return PairRound(told["per_second"], master_us, slave_us, told["p50_us"], told["p99_us"])
