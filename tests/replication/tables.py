@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from hanabi.replication.rules.copied_tables import Offsets
 from hanabi.wire.bodies.groups import SubscriptionGroupTable
-from hanabi.wire.bodies.offsets import DelayOffsetTable, TimerCheckpoint, TimerMetricsTable
+from hanabi.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable, TimerCheckpoint, TimerMetricsTable
 from hanabi.wire.bodies.pop import MessageRequestModeTable
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable
 
@@ -20,6 +20,7 @@ class Tables:
         self.modes = MessageRequestModeTable()
         self.timer_metrics = TimerMetricsTable()
         self.timer_checkpoint: TimerCheckpoint | None = None
+        self.masters = ConsumerOffsetTable()
         self.taken: list[str] = []
         self.log_bytes = 0
         self.endless: list[tuple[str, int]] | None = None
@@ -45,6 +46,9 @@ class Tables:
         for key, queues in offsets.items():
             self.committed.setdefault(key, {}).update(queues)
         self.taken.append("offsets")
+
+    def master_has(self, table: ConsumerOffsetTable) -> None:
+        self.masters = table
 
     def log_end(self) -> int:
         return self.log_bytes

@@ -30,6 +30,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.timeout(400 + 5 * SEEDS)
 def test_no_promise_breaks_in_any_run() -> None:
     elections = acknowledged = 0
     for seed in range(SEEDS):

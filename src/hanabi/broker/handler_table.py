@@ -112,6 +112,7 @@ def broker_handlers(
                 transactions=transactions,
                 handed_out_to=services.pop.flights.next_offset,
                 delay_offsets=lambda: services.delivery.table().offset_table,
+                copied=lambda: services.copied if settings.is_slave else None,
                 registered=registered,
                 wait_ms=lambda: flow.late_ms,
                 now_ms=now_ms,

@@ -80,6 +80,9 @@ class MetadataSink(Protocol):
 
     def take_offsets(self, offsets: Offsets) -> None: ...
 
+    def master_has(self, table: ConsumerOffsetTable) -> None:
+        """Note the master's offsets and their version, which are taken over by then."""
+
     def log_end(self) -> int:
         """Return where the slave's log ends."""
 
@@ -206,6 +209,7 @@ class MetadataSync:
             if changed:
                 self._sink.take_offsets(changed)
             await asyncio.sleep(0)
+        self._sink.master_has(table)
 
     async def _copy_delay_offsets(self, address: str) -> None:
         log_offset = self._sink.log_end()

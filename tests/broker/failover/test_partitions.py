@@ -8,6 +8,8 @@ import logging
 import os
 from pathlib import Path
 
+import pytest
+
 from hanabi.broker.broker import Broker
 from hanabi.errors import MQError
 from hanabi.remoting.transport.connector import Connector
@@ -64,6 +66,7 @@ class Sender:
         await self._connector.close()
 
 
+@pytest.mark.timeout(400 + 30 * PARTITIONS)
 async def test_a_master_that_is_cut_off_acknowledges_nothing_that_is_lost(tmp_path: Path) -> None:
     async with running_cut_off(tmp_path) as group:
         replicas = group.replicas

@@ -102,6 +102,7 @@ def is_master(broker: OurBroker) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400 + 30 * ROUNDS)
 def test_no_acknowledged_message_is_lost_when_the_master_is_killed_under_load(tmp_path: Path) -> None:
     with ExitStack() as stack:
         controller = ControllerProcess(tmp_path / "controller", settings={"electionWaitMillis": 0})

@@ -8,10 +8,10 @@ from hanabi.broker.replica.queue_ends import CopiedQueueEnds, QueueEnds
 from hanabi.broker.tables.foreign_table import ForeignTable
 from hanabi.broker.tables.groups import Groups
 from hanabi.broker.tables.topics import Topics
-from hanabi.replication.rules.copied_tables import Offsets, copied_members
+from hanabi.replication.rules.copied_tables import Offsets, copied_members, is_ahead, version_of_copy
 from hanabi.store.message_store import MessageStore
 from hanabi.wire.bodies.groups import SubscriptionGroupTable
-from hanabi.wire.bodies.offsets import DelayOffsetTable, TimerCheckpoint, TimerMetricsTable
+from hanabi.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable, TimerCheckpoint, TimerMetricsTable
 from hanabi.wire.bodies.pop import MessageRequestModeTable
 from hanabi.wire.bodies.topics import DataVersion, TopicConfigTable
 
@@ -36,6 +36,8 @@ class CopiedTables:
         self.topics_taken_at = 0  # the end of the log when the topics were last copied
         self._queue_ends = queue_ends
         self.timer_checkpoint: TimerCheckpoint | None = None  # the master's
+        self._masters_offsets = ConsumerOffsetTable()
+        self._masters_delays = DelayOffsetTable()
 
     def topics_version(self) -> DataVersion:
         return self._topics.data_version
@@ -68,6 +70,21 @@ class CopiedTables:
     def take_offsets(self, offsets: Offsets) -> None:
         self._offsets.adopt(offsets)
 
+    def master_has(self, table: ConsumerOffsetTable) -> None:
+        self._masters_offsets = table
+
+    def offsets_version(self, now_ms: int) -> DataVersion:
+        """Return the version of the offsets here, for a master of 5.x that returns."""
+        masters = self._masters_offsets
+        ahead = is_ahead(self._offsets.view(), masters.offset_table)
+        return version_of_copy(masters.data_version, is_ahead=ahead, now_ms=now_ms)
+
+    def delays_version(self, now_ms: int) -> DataVersion:
+        """Return the version of the progress of the delay levels here."""
+        masters, here = self._masters_delays, self.delivery.table().offset_table
+        ahead = is_ahead({"": here}, {"": masters.offset_table})
+        return version_of_copy(masters.data_version, is_ahead=ahead, now_ms=now_ms)
+
     def forget_offsets(self, topic: str) -> None:
         """Remove the offsets of a topic that was deleted and created again; the next copy brings new ones."""
         self._offsets.remove_topic(topic)
@@ -97,6 +114,7 @@ class CopiedTables:
         await asyncio.to_thread(self._queue_ends.take, ends)
 
     async def take_delay_offsets(self, table: DelayOffsetTable, log_offset: int) -> None:
+        self._masters_delays = table
         await self.delivery.adopt(table.offset_table, log_offset)
 
     async def take_request_modes(self, table: MessageRequestModeTable) -> None:

@@ -41,3 +41,23 @@ def merged_offsets(local: Offsets, master: Offsets, seen: Offsets) -> Offsets:
         if changed:
             taken[key] = changed
     return taken
+
+
+def version_of_copy(masters: DataVersion | None, *, is_ahead: bool, now_ms: int) -> DataVersion:
+    """Return the version of a slave's table: its master's, or a newer one if the slave got ahead of it.
+
+    A returning master of Apache's takes the slave's table only if it is not older than its own."""
+    if masters is None:
+        return DataVersion(timestamp=now_ms)
+    if not is_ahead:
+        return masters
+    return DataVersion(state_version=masters.state_version, counter=masters.counter + 1, timestamp=now_ms)
+
+
+def is_ahead(local: Offsets, masters: Offsets) -> bool:
+    """Return whether a group has consumed more here than its master knew."""
+    return any(
+        offset > masters.get(key, {}).get(queue_id, -1)
+        for key, queues in local.items()
+        for queue_id, offset in queues.items()
+    )

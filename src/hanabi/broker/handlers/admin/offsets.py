@@ -12,6 +12,7 @@ delete the offsets of those groups, and 314 without a topic takes all topics.
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol
 
 from hanabi.broker.clients.consumers import Consumers
 from hanabi.broker.handlers.admin.support.limits import NO_BODY_BYTES_MAX
@@ -44,14 +45,30 @@ NEVER = 2**63 - 1  # "no offset": the requesting group is ahead of all other gro
 DelayOffsets = Callable[[], Mapping[int, int]]  # delay level -> delivered up to
 
 
-def offset_table_handlers(
-    offsets: ConsumerOffsets, delay_offsets: DelayOffsets, now_ms: Callable[[], int]
-) -> dict[int, Handler]:
-    """Return the handlers of the tables that slaves and exporters copy."""
+class OffsetVersions(Protocol):
+    """Versions of a slave's tables, by which a returning master of 5.x decides whether to take them."""
 
-    def version() -> bytes:
-        """Return the version of a copy for 5.x: offsets change all the time, so each copy has its own."""
-        return encode_body(version_of_5(DataVersion(timestamp=now_ms())))
+    def offsets_version(self, now_ms: int) -> DataVersion: ...
+    def delays_version(self, now_ms: int) -> DataVersion: ...
+
+
+class _OwnVersions:
+    """Versions of a master's tables: offsets change all the time, so each copy has its own."""
+
+    def offsets_version(self, now_ms: int) -> DataVersion:
+        return DataVersion(timestamp=now_ms)
+
+    delays_version = offsets_version
+
+
+def offset_table_handlers(
+    offsets: ConsumerOffsets,
+    delay_offsets: DelayOffsets,
+    now_ms: Callable[[], int],
+    copied: Callable[[], OffsetVersions | None] = lambda: None,
+) -> dict[int, Handler]:
+    """Return the handlers of the tables that slaves and exporters copy. *copied* returns a slave's versions."""
+    own = _OwnVersions()
 
     async def all_groups(_header: NoHeader, request: Command, _connection: Connection) -> Reply:
         pace, members = Yielder(), []
@@ -62,11 +79,15 @@ def offset_table_handlers(
         if request.version < V5_0_0:
             return Reply(body=b"{%b}" % table)
         topics = b",".join([member async for member in _topics_of_groups(offsets, pace)])
-        return Reply(body=b'{"dataVersion":%b,"groupTopicMap":{%b},%b}' % (version(), topics, table))
+        version = encode_body(version_of_5((copied() or own).offsets_version(now_ms())))
+        return Reply(body=b'{"dataVersion":%b,"groupTopicMap":{%b},%b}' % (version, topics, table))
 
     def all_levels(_header: NoHeader, request: Command, _connection: Connection) -> Reply:
         table = encode_body(DelayOffsetTable(offset_table=dict(delay_offsets())))
-        return Reply(body=table if request.version < V5_0_0 else b'{"dataVersion":%b,%b' % (version(), table[1:]))
+        if request.version < V5_0_0:
+            return Reply(body=table)
+        version = encode_body(version_of_5((copied() or own).delays_version(now_ms())))
+        return Reply(body=b'{"dataVersion":%b,%b' % (version, table[1:]))
 
     return {
         RequestCode.GET_ALL_CONSUMER_OFFSET: Handler(NoHeader, all_groups, NO_BODY_BYTES_MAX),

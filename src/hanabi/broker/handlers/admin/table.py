@@ -81,7 +81,7 @@ from hanabi.broker.handlers.admin.config import config_handlers
 from hanabi.broker.handlers.admin.connections import connection_handlers
 from hanabi.broker.handlers.admin.groups import group_handlers
 from hanabi.broker.handlers.admin.half_messages import ResumesCheck, half_message_handlers
-from hanabi.broker.handlers.admin.offsets import group_progress_handlers, offset_table_handlers
+from hanabi.broker.handlers.admin.offsets import OffsetVersions, group_progress_handlers, offset_table_handlers
 from hanabi.broker.handlers.admin.queues import queue_handlers
 from hanabi.broker.handlers.admin.runtime import runtime_handlers
 from hanabi.broker.handlers.admin.stats import stats_handlers
@@ -117,12 +117,13 @@ def admin_handlers(
     wait_ms: Callable[[], int],
     now_ms: Callable[[], int],
     address: str,
+    copied: Callable[[], OffsetVersions | None] = lambda: None,
 ) -> dict[int, Handler]:
     """Return all administrative handlers. Each file gets only the parts that it needs.
 
     *handed_out_to* is the end of what a POP group was given, *delay_offsets* is the delivery progress of each delay
     level, *registered* waits until the name servers know the newest topics, *wait_ms* is the lateness of the event
-    loop, *address* is how clients reach this broker.
+    loop, *address* is how clients reach this broker, *copied* are the versions of a slave's offsets.
     """
     removal = QueueRemoval(store)
     progress = ConsumeProgress(store, offsets, consumers, settings.broker.broker_name, handed_out_to)
@@ -130,7 +131,7 @@ def admin_handlers(
         topic_change_handlers(topics, settings, removal, offsets, stats, registered),
         topic_view_handlers(topics, settings, store, stats, consumers, offsets),
         group_handlers(groups, settings, offsets, stats, consumers, locks),
-        offset_table_handlers(offsets, delay_offsets, now_ms),
+        offset_table_handlers(offsets, delay_offsets, now_ms, copied),
         group_progress_handlers(offsets, store, topics, consumers, settings, now_ms),
         config_handlers(settings, now_ms),
         runtime_handlers(store, stats, settings, consumers, delay_offsets, wait_ms, now_ms),
