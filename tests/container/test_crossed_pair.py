@@ -1,11 +1,14 @@
 """Two machines that carry each other's slaves: one is lost, and the other serves both broker names."""
 
+import re
 from pathlib import Path
 
 import hanabi
 from hanabi.testing.waiting import wait_until
+from hanabi.wire.codes import RequestCode
 from tests.cli.admin_commands import run
 from tests.container.crossed import ACTING, broker_file, running_container, running_namesrv
+from tests.interop.probe import ask
 from tests.interop.processes import ServerProcess
 
 TOPIC = "Crossed"
@@ -40,6 +43,7 @@ def test_the_slave_of_a_lost_machine_acts_as_master_beside_the_other_master(tmp_
                 container.wait_for_brokers(2)
             copied(second.process, namesrv)
             assert run("topic", "create", TOPIC, "--queues", "1", "-n", namesrv).returncode == 0
+            second.process.wait_until(lambda: has_topic(files["broker-a", 1]), "copy the topic")
             with hanabi.Producer("p", namesrv=namesrv) as producer:
                 bodies = {str(number).encode() for number in range(20)}
                 sent = {producer.send(hanabi.Message(TOPIC, body)).queue.broker_name for body in bodies}
@@ -52,6 +56,12 @@ def test_the_slave_of_a_lost_machine_acts_as_master_beside_the_other_master(tmp_
             assert received(namesrv, bodies) == bodies
             with hanabi.Producer("p", namesrv=namesrv) as producer:
                 assert producer.send(hanabi.Message(TOPIC, b"after")).queue.broker_name == "broker-b"
+
+
+def has_topic(file: Path) -> bool:
+    """Return whether the broker of *file* has the topic: a slave copies tables every 10 s."""
+    (port,) = re.findall(r"^listenPort=(\d+)$", file.read_text(), re.MULTILINE)
+    return TOPIC.encode() in ask(f"127.0.0.1:{port}", RequestCode.GET_ALL_TOPIC_CONFIG).body
 
 
 def copied(process: ServerProcess, namesrv: str) -> None:

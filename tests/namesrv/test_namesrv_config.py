@@ -63,9 +63,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_key_that_we_do_not_have_gets_one_warning_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        read_config(written(tmp_path, "enableControllerInNamesrv=true\nlistenPort=1\n"))
+        read_config(written(tmp_path, "needWaitForService=true\nlistenPort=1\n"))
     assert len(caplog.records) == 1
-    assert "enableControllerInNamesrv" in caplog.text
+    assert "needWaitForService" in caplog.text
 
 
 def test_settings_as_text_are_read_back() -> None:

@@ -214,19 +214,19 @@ def test_tls_can_be_switched_off_in_its_file(tmp_path: Path) -> None:
 
 def test_a_key_that_we_do_not_have_is_a_warning_on_stderr_as_json_if_asked(tmp_path: Path) -> None:
     config = tmp_path / "namesrv.conf"
-    config.write_text("enableControllerInNamesrv=true\n")
+    config.write_text("needWaitForService=true\n")
     with serving(tmp_path, "-c", config, "--log-json") as (process, _):
         process.terminate()
         _, err = process.communicate(timeout=DEADLINE_SECONDS)
     (line,) = (json.loads(each) for each in err.splitlines())
     assert line["level"] == "WARNING"
     assert line["logger"] == "hanabi.namesrv.config"
-    assert "enableControllerInNamesrv" in line["message"]
+    assert "needWaitForService" in line["message"]
 
 
 def test_the_log_level_decides_how_much_is_told(tmp_path: Path) -> None:
     config = tmp_path / "namesrv.conf"
-    config.write_text("enableControllerInNamesrv=true\n")
+    config.write_text("needWaitForService=true\n")
     with serving(tmp_path, "-c", config, "--log-level", "error") as (process, _):
         process.terminate()
         _, err = process.communicate(timeout=DEADLINE_SECONDS)
