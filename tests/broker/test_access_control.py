@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from hanabi.broker.broker import Broker
 from hanabi.broker.config import BrokerConfig, read_broker_config
 from hanabi.client.config import Credentials
 from hanabi.errors import ConfigError, NoPermission, SendFailed
+from hanabi.testing.clock import ManualClock
 from hanabi.testing.cluster import Cluster, running_cluster, small_store
 from hanabi.testing.waiting import eventually
 from hanabi.wire.codes import HeaderForm, RequestCode, ResponseCode
@@ -336,6 +338,16 @@ async def test_wrong_signatures_are_answered_late_and_other_clients_at_once(tmp_
         waiting.cancel()
         behind.cancel()
         await other.close()
+
+
+async def test_a_jump_of_the_clock_changes_no_verdict(tmp_path: Path) -> None:
+    clock = ManualClock(time.time_ns() // 1_000_000)
+    async with guarded(tmp_path, now_ms=clock, account_quotas='{"*":{"requestsPerSecond":1000}}') as (_, peer):
+        for days in (400, -800, 400):
+            clock.ms += days * 24 * 3_600_000
+            assert (await asked(peer, SEND, send_to("Orders"), APP)).code == 0
+            assert (await asked(peer, SEND, send_to("Orders"), WRONG)).code == 16
+            assert (await asked(peer, SEND, send_to("Own"), APP)).code == 16
 
 
 async def test_without_access_control_nothing_is_checked_and_the_fast_path_is_used(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanabi.access.needs import Action
-from hanabi.access.plain.document import Document, read_document
+from hanabi.access.plain.document import Document, document_of, read_document
 from hanabi.errors import ConfigError
 
 SAMPLE = b"""
@@ -156,3 +156,11 @@ def test_a_tag_makes_no_object() -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(ConfigError):
         read_document(data, "plain_acl.yml")
+
+
+def test_ten_thousand_accounts_are_read_and_one_more_is_an_error() -> None:
+    accounts = [{"accessKey": f"account-{number}", "secretKey": f"secret-{number:07}"} for number in range(10_001)]
+    document = document_of({"accounts": accounts[:-1]})
+    assert len({account.access_key for account in document.accounts}) == 10_000
+    with pytest.raises(ConfigError, match="10001 accounts"):
+        document_of({"accounts": accounts})

@@ -60,6 +60,7 @@ accounts:
 """
 ACCOUNTS = ["orders-app"] * 8 + ["reader-only", "from-home", "operator", "sample-account", "nobody", "", "disabled"]
 PEERS = ["10.1.2.3:40000"] * 8 + ["10.9.9.9:1", "10.8.1.2:5", "127.0.0.1:7"]
+CERTIFICATES = [()] * 8 + [("orders-app",), ("machine-1", "orders-app"), ("reader-only",), ("operator",), ("disabled",)]
 AROUND = Surroundings("DefaultCluster", "DefaultCluster_REPLY_TOPIC", lambda _: None)
 
 
@@ -93,11 +94,11 @@ class Model:
         self.close: list[Callable[[], object]] = []
         if kind in ("plain", "both"):
             files = plain_files(folder / "plain")
-            self.gates.append(PlainGate(files, AROUND))
+            self.gates.append(PlainGate(files, AROUND, uses_certificates=True))
             self.close.append(lambda: files.delete_account("orders-app"))
         if kind in ("policies", "both"):
             users = directory(folder / "policies")
-            self.gates.append(PolicyGate(users, AROUND))
+            self.gates.append(PolicyGate(users, AROUND, uses_certificates=True))
             self.close.append(lambda: users.update_user("orders-app", UserChange(user_status=UserStatus.DISABLE)))
 
     def guard(self, side: Any) -> None:
@@ -175,7 +176,8 @@ def test_thousands_of_signed_sends_are_answered_and_stored_as_by_the_handlers(
         model.guard(side)
     taken, count = 0, 500
     for number in range(count):
-        monkeypatch.setattr(sends, "SENDER", SimpleNamespace(peer=chance.choice(PEERS), certificate_names=()))
+        names = chance.choice(CERTIFICATES)
+        monkeypatch.setattr(sends, "SENDER", SimpleNamespace(peer=chance.choice(PEERS), certificate_names=names))
         frames = [a_send(chance) for _ in range(chance.choice([1, 1, 1, 4]))]
         taken += sends.agree(both, *frames)
         if number == count - 50:
@@ -197,7 +199,9 @@ def test_thousands_of_signed_pulls_are_answered_as_by_the_handlers(
     taken, count = 0, 500
     for number in range(count):
         monkeypatch.setattr(
-            pulls, "CONSUMER", SimpleNamespace(peer=chance.choice(PEERS), is_stalled=False, certificate_names=())
+            pulls,
+            "CONSUMER",
+            SimpleNamespace(peer=chance.choice(PEERS), is_stalled=False, certificate_names=chance.choice(CERTIFICATES)),
         )
         frame = a_pull(chance)
         code = pulls.decoded_code(frame)
@@ -296,3 +300,15 @@ def test_a_guarded_handler_without_terms_has_no_fast_path(tmp_path: Path) -> Non
     assert build_fast_path(handlers) is None
     assert isinstance(build_fast_path(side.handlers), FastPath)
     assert RequestCode.SEND_MESSAGE_V2 in handlers
+
+
+def test_a_port_that_is_used_again_has_the_identity_of_its_new_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side, _ = guarded_side(tmp_path)
+    frame = sends.frame_of({"code": 310, "opaque": 1, "flag": 0, "version": 401, "form": 0, "body": b"x"} | unsigned())
+    taken = []
+    for names in (("orders-app",), (), ("reader-only",), ("orders-app",)):
+        monkeypatch.setattr(sends, "SENDER", SimpleNamespace(peer="10.1.2.3:40000", certificate_names=names))
+        taken.append(side.answer_fast(frame)[1])
+    assert taken == [1, 0, 0, 1]
