@@ -99,6 +99,7 @@ class ClusterView:
     async def all_lags(self) -> list[ConsumeStatsList] | None:
         """Return the progress of all groups at each master; None unless all masters tell it."""
         known = await self.collector.ask(("all-lags",), self._reading.all_lags)
+        self.collector.forget("all-lags")  # it is large, and only the sampler asks for it
         part = known.value
         if known.problem is not None or part is None or not part.complete or not part.found:
             return None
