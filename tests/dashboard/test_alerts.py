@@ -65,7 +65,7 @@ def test_each_rule_has_a_limit_and_can_be_turned_off() -> None:
     assert rules_found(late) == [("lag", "g")]
     assert rules_found(late, Limits(groups={"g": 700.0})) == []
     assert rules_found(late, Limits(groups={"g": None})) == []
-    assert rules_found(Round(at_ms=NOW, brokers=[], lags={"g": GroupLag(messages=9)})) == []  # nobody knows its age
+    assert rules_found(Round(at_ms=NOW, brokers=[], lags={"g": GroupLag(messages=9)})) == []  # its age is not known
     gone = slave(state=SlaveState.NOT_CONNECTED)
     slow = slave(state=SlaveState.BEHIND, lag_seconds=61.0)
     for replication in (gone, slow):
