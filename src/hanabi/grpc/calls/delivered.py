@@ -90,5 +90,6 @@ def checked_message(body: bytes, topic: str) -> Proto:
     if error is not None or not stored:
         raise error or MQError("a check without a message")
     message = message_class("Message")()
-    fill_message(message, stored[0], message_class("Resource")(name=topic or stored[0].topic))
+    final = stored[0].properties.get(names.REAL_TOPIC) or topic or stored[0].topic  # Apache names its own half topic
+    fill_message(message, stored[0], message_class("Resource")(name=final))
     return message

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 from typing import Any, Final
 
 from hanabi.grpc.proto.numbers import Code, Encoding, MessageType
@@ -18,6 +19,7 @@ ORPHAN_SECONDS_MAX: Final = 3_600
 MESSAGES_MAX: Final = 1_024  # of one call
 
 ANY_TYPE: Final = "MIXED"
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]").search
 _ACCEPTED: Final[dict[str, tuple[MessageType, ...]]] = {kind.name: (kind,) for kind in MessageType}
 
 
@@ -156,7 +158,7 @@ def _check_size(properties: dict[str, str]) -> None:
 
 
 def _has_control(text: str) -> bool:
-    return any(character < " " or "\x7f" <= character <= "\x9f" for character in text)
+    return _CONTROL(text) is not None
 
 
 def text_of(properties: dict[str, str]) -> str:
