@@ -9,6 +9,7 @@ import pytest
 import hanabi
 from hanabi.testing.waiting import wait_until
 from tests.interop.apache import ApacheBroker
+from tests.interop.jars import SERVERS_4
 from tests.interop.ours import OurNameServer
 from tests.interop.probe import routes_to
 from tests.interop.test_pop import BROKER, GROUP, JARS, TOPIC, create_topic, send, set_mode
@@ -85,3 +86,28 @@ def test_push_consumers_pop_when_the_group_is_set_so(site: tuple[str, str]) -> N
     with hanabi.SimpleConsumer(GROUP, namesrv=namesrv, request_timeout_s=30.0) as simple:
         simple.subscribe(TOPIC)
         assert simple.receive(32, wait_s=0.5) == [], "all are acknowledged, or hidden for a minute"
+
+
+def test_members_share_queues_themselves_where_brokers_assign_none(apache_jars: None, tmp_path: Path) -> None:
+    namesrv = OurNameServer(tmp_path / "namesrv")
+    apache = None
+    try:
+        namesrv.wait_ready()
+        apache = ApacheBroker(tmp_path / "apache", SERVERS_4, name=BROKER, cluster="C", namesrv=namesrv.address)
+        apache.wait_ready()
+        create_topic(apache.address)
+        apache.process.wait_until(lambda: routes_to(namesrv.address, TOPIC, BROKER), "register the topic")
+        consumer = hanabi.PushConsumer(
+            GROUP, namesrv=namesrv.address, consume_from="first", rebalance="broker", request_timeout_s=30.0
+        )
+        consumer.subscribe(TOPIC)
+        got: list[str] = []
+        consumer.listener(lambda messages: got.extend(message.body.decode() for message in messages))
+        with consumer:
+            send(apache.address, *BODIES)
+            wait_until(lambda: sorted(got) == sorted(BODIES), "consume")
+            assert {queue.queue_id for queue in consumer.queues if queue.topic == TOPIC} == {0, 1, 2, 3}
+    finally:
+        if apache is not None:
+            apache.process.kill()
+        namesrv.process.kill()

@@ -48,8 +48,8 @@ MessageType = Annotated[
     str | None,
     typer.Option(
         "--message-type",
-        metavar="NORMAL|FIFO|DELAY|TRANSACTION|MIXED",
-        help="5.x: the messages that clients of the gRPC protocol may send; brokers of 4.9 have no types.",
+        metavar="TYPE",
+        help="5.x: NORMAL, FIFO, DELAY, TRANSACTION or MIXED, what clients of the gRPC protocol may send to it.",
     ),
 ]
 

@@ -114,11 +114,12 @@ class Rebalance:
 
     async def _settle(self, topic: str) -> float | None:
         """Rebalance *topic*; return None if it is complete, else the longest delay before the retry."""
-        if self._broker is not None:
+        if (broker := self._broker) is not None:
             try:
-                return await self._settle_by_broker(topic, *self._broker)
+                return await self._settle_by_broker(topic, *broker)
             except RequestCodeNotSupported as error:
                 logger.warning("group %s: the members share the queues themselves: %s", self._group, error)
+                broker[1].keep_topics(())
                 self._broker = None
         assignment = await self._attempt(topic, self._assignment(topic))
         if assignment is None:

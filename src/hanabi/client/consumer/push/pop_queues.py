@@ -29,9 +29,16 @@ class PopQueues:
         for queue in sorted(assigned):
             if queue not in self._loops or self._loops[queue][1].done():
                 loop = self._make_loop(queue)
-                self._loops[queue] = loop, asyncio.create_task(loop.run(), name=f"{self._group} pops from {queue}")
+                task = asyncio.create_task(loop.run(), name=f"{self._group} pops from {queue}")
+                task.add_done_callback(self._ended)
+                self._loops[queue] = loop, task
                 logger.info("group %s pops from %s", self._group, queue)
         return True
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Log an internal error; the next rebalance starts the loop again."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("group %s: %s failed with an internal error", self._group, task.get_name(), exc_info=error)
 
     def keep_topics(self, topics: Collection[str]) -> None:
         for queue in [queue for queue in self._loops if queue.topic not in topics]:

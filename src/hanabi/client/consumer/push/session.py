@@ -182,7 +182,7 @@ class PushSession:
             self._popping,
             subscription=lambda: self._subscriptions.get(assigned.topic),
             wanted=wanted,
-            deliver=self._deliver,
+            deliver=self._deliver_popped,
             bury=self._bury_popped,
             resumed=self._resumed,
             stats=self._stats,
@@ -193,6 +193,10 @@ class PushSession:
         )
 
     # Between the parts
+
+    def _deliver_popped(self, popped: PoppedQueue, messages: list[StoredMessage]) -> None:
+        self._consumption.take(popped)
+        self._deliver(popped, messages)
 
     async def _bury_popped(self, message: StoredMessage, topic: str, broker_name: str) -> None:
         await self._send_back().send_back(message, topic, broker_name, DEAD_LETTER)
