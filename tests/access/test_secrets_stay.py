@@ -122,7 +122,7 @@ COMMANDS = (
     ("user", "show", "orders-app"),
     ("user", "show", "root-user", "--json"),
     ("user", "create", "new-user", "--password-file", "PASSWORD"),
-    ("user", "update", "new-user", "--password-file", "PASSWORD", "--keep-previous"),
+    ("user", "update", "new-user", "--password-file", "PASSWORD", "--keep-old"),
     ("user", "create", "new-account", "--account", "--password-file", "PASSWORD", "--topic", "Orders=PUB"),
     ("user", "delete", "new-user", "--yes"),
     ("acl", "list"),

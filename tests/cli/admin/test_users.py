@@ -126,13 +126,11 @@ def test_two_passwords_are_valid_while_one_replaces_the_other(
     new.write_text("secret-of-app-renewed\n")
     commands.said("user", "create", "rotating", "--password-file", password)
     commands.said("acl", "create", "rotating", "Topic:*", "-a", "pub")
-    assert "goes with a new password" in refused(
-        run("user", "update", "rotating", "--keep-previous", *commands.options), 2
-    )
-    commands.said("user", "update", "rotating", "--password-file", str(new), "--keep-previous")
+    assert "goes with a new password" in refused(run("user", "update", "rotating", "--keep-old", *commands.options), 2)
+    commands.said("user", "update", "rotating", "--password-file", str(new), "--keep-old")
     assert sends("secret-of-app")
     assert sends("secret-of-app-renewed")
-    commands.said("user", "update", "rotating", "--drop-previous")
+    commands.said("user", "update", "rotating", "--drop-old")
     assert not sends("secret-of-app")
     assert sends("secret-of-app-renewed")
 

@@ -116,9 +116,9 @@ def update(
     keep_previous: Annotated[
         bool | None,
         typer.Option(
-            "--keep-previous/--drop-previous",
+            "--keep-old/--drop-old",
             show_default=False,
-            help="Keep the old password valid with the new one, until --drop-previous. Hanabi's brokers only.",
+            help="Keep the old password valid with the new one, until --drop-old. Hanabi's brokers only.",
         ),
     ] = None,
     account: Account = False,
@@ -134,9 +134,9 @@ def update(
         return
     _refuse_permissions(topic, group)
     if keep_previous and secret is None:
-        raise ConfigError("--keep-previous goes with a new password: --password or --password-file")
+        raise ConfigError("--keep-old goes with a new password: --password or --password-file")
     if secret is None and type is None and status is None and keep_previous is None:
-        raise ConfigError("nothing to change: give --password, --password-file, --type, --status or --drop-previous")
+        raise ConfigError("nothing to change: give --password, --password-file, --type, --status or --drop-old")
     from hanabi.wire.bodies.acl import UserInfo
 
     info = UserInfo(
