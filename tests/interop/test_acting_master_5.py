@@ -85,7 +85,7 @@ def test_a_returning_master_of_apaches_takes_the_offsets_that_were_committed_at_
     for offset in range(1, 4):
         pair.commit(pair.java.address, offset)
     running.wait_until(lambda: pair.committed(pair.ours_address) == 3, "copy the offset", timeout_s=180)
-    pair.java.process.kill()
+    pair.java.process.stop()  # it saves the version of its offsets
     pair.commit(pair.ours_address, 9)
     assert pair.committed(pair.ours_address) == 9
     pair.java.start_again()
