@@ -45,7 +45,8 @@ def test_a_group_lives_and_dies(cluster: Serving) -> None:
     (listed,) = [each for each in answer(cluster, "group", "list") if each["group"] == "life"]
     expected = {"group": "life", "kind": "normal", "brokers": [changed], "members": 0, "messageModel": None, "lag": 0}
     assert listed == {**expected, "consumeTps": 0.0}
-    assert answer(cluster, "group", "progress", "life") == {"group": "life", "lag": 0, "consumeTps": 0.0, "queues": []}
+    nothing = {"group": "life", "lag": 0, "inFlight": 0, "consumeTps": 0.0, "queues": []}
+    assert answer(cluster, "group", "progress", "life") == nothing
     assert answer(cluster, "group", "members", "life")["members"] == []
     assert "has no members now" in said(cluster, "group", "subscriptions", "life")
 
@@ -114,7 +115,7 @@ def test_progress_is_shown_by_queue(cluster: Serving, consumer: hanabi.PushConsu
     found = answer(cluster, "group", "progress", "members", "--topic", "Consumed")
     assert [(each["topic"], each["queueId"]) for each in found["queues"]] == [("Consumed", 0), ("Consumed", 1)]
     assert sum(each["maxOffset"] for each in found["queues"]) == 4
-    keys = {"topic", "broker", "queueId", "maxOffset", "groupOffset", "lag", "lastConsumed"}
+    keys = {"topic", "broker", "queueId", "maxOffset", "groupOffset", "lag", "lastConsumed", "inFlight"}
     assert set(found["queues"][0]) == keys
     assert said(cluster, "group", "progress", "members").splitlines()[0].split()[:3] == ["TOPIC", "BROKER", "QUEUE"]
 

@@ -45,9 +45,9 @@ def test_people_get_tables(cluster: Serving) -> None:
     said(cluster, "topic", "create", "Tables", "--queues", "1")
     send(cluster, hanabi.Message("Tables", b"x"))
     head, *rows = said(cluster, "topic", "list").splitlines()
-    assert head.split() == ["TOPIC", "KIND", "BROKERS", "READ", "WRITE", "PERM", "ORDER"]
+    assert head.split() == ["TOPIC", "KIND", "BROKERS", "READ", "WRITE", "PERM", "ORDER", "TYPE"]
     (row,) = [row.split() for row in rows if row.startswith("Tables ")]
-    assert row == ["Tables", "normal", "broker-a", "1", "1", "RW-", "no"]
+    assert row == ["Tables", "normal", "broker-a", "1", "1", "RW-", "no", "-"]
     assert not any("TBW102" in row for row in rows)
     assert "TBW102" in said(cluster, "topic", "list", "--all")
     lines = said(cluster, "topic", "status", "Tables").splitlines()
