@@ -47,6 +47,10 @@ async def everything(home: Path) -> Figures:
             await producer.send(Message("Orders", b"x"))
             await producer.send(Message("Orders", b"later", delay_level=18))
         await running.broker.registration.settled()
+        popper = hanabi.aio.SimpleConsumer("poppers", namesrv=running.namesrv)
+        popper.subscribe("Orders")
+        async with popper:
+            assert await popper.receive(1)  # and not acknowledged
         async with consumer:
             await eventually(lambda: running.broker.tables.consumers.find_group("billing") is not None)
             many_queues(running, 2, 2)
