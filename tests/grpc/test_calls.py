@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import hashlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -318,3 +319,35 @@ async def test_a_filter_by_tag_and_one_by_sql_choose_messages(tmp_path: Path) ->
         request.filter_expression.type, request.filter_expression.expression = 2, "n > ("
         (part,) = await place.peer.replies_to("ReceiveMessage", request)
         assert part.status.code == Code.ILLEGAL_FILTER_EXPRESSION
+
+
+async def test_a_delayed_message_that_is_recalled_never_comes_and_a_forged_handle_is_refused(tmp_path: Path) -> None:
+    async with grpc_broker(tmp_path) as place:
+        topic = await place.create_topic("Orders", message_type="DELAY")
+        other = await place.create_topic("Other", message_type="DELAY")
+        due_s = int(time.time()) + 2
+        handles = []
+        for number, body in enumerate((b"taken back", b"kept")):
+            delayed = message(topic, body, number)
+            delayed.system_properties.delivery_timestamp.seconds = due_s
+            reply = await sent(place, delayed)
+            assert reply.status.code == Code.OK
+            handles.append(reply.entries[0].recall_handle)
+
+        async def recall(of: str, handle: str) -> Any:
+            request = new("RecallMessageRequest", topic=resource(of), recall_handle=handle)
+            return await place.peer.call("RecallMessage", request)
+
+        recalled = await recall(topic, handles[0])
+        assert (recalled.status.code, recalled.message_id) == (Code.OK, "id-0")
+        for of, handle in ((topic, "forged"), (topic, ""), (other, handles[1]), ("None", handles[1])):
+            assert (await recall(of, handle)).status.code != Code.OK
+        found: list[Any] = []
+        while not found:
+            found = await place.receive(topic, "Group")
+        again = receive_request(topic, "Group")
+        again.long_polling_timeout.Clear()
+        again.long_polling_timeout.seconds = 1
+        parts = await place.peer.replies_to("ReceiveMessage", again)
+        bodies = [each.body for each in found] + [part.message.body for part in parts if part.HasField("message")]
+        assert bodies == [b"kept"]
