@@ -62,6 +62,25 @@ async def test_each_method_refuses_a_client_without_rights_and_serves_one_that_s
         assert place.broker.access_control.refusals.count >= 3 * (len(place.port.service.methods) - 1)
 
 
+async def test_the_answer_to_a_wrong_signature_waits_after_many_and_right_ones_are_answered(tmp_path: Path) -> None:
+    async with grpc_broker(tmp_path, guess_delay_ms=60_000, **POLICIES) as place:
+        await place.create_topic("Orders")
+        assert place.broker.access_control is not None
+        guesses = place.broker.access_control.guesses
+        assert guesses is not None
+        for _ in range(30):
+            guesses.failed("127.0.0.1", "admin")
+        request = new("QueryRouteRequest", topic=resource("Orders"))
+        wrong = asyncio.create_task(place.peer.call("QueryRoute", request, signed("admin", "wrong-secret")))
+        for _ in range(3):
+            reply = await place.peer.call("QueryRoute", request, signed("admin", "secret-admin"))
+            assert reply.status.code == Code.OK
+        assert not wrong.done()
+        wrong.cancel()
+        with suppress(asyncio.CancelledError):
+            await wrong
+
+
 def _named(request: str, names: dict[str, str]) -> Any:
     """Return a request that names these resources, wherever it has a place for them."""
     made = message_class(request)()

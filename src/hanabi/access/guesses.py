@@ -65,12 +65,16 @@ class Guesses:
         self._waiting: Counter[str] = Counter()  # answers by address
         self.delayed = self.closed = 0
 
+    def failed(self, host: str, account: str | None) -> float:
+        """Count a wrong signature; return how many seconds its answer waits."""
+        failures = max(self.addresses.failed(host), self.accounts.failed(account) if account else 0)
+        return delay_seconds(failures, self._longest)
+
     def answer(
         self, error: NoPermission, host: str, account: str | None, connection: "Connection"
     ) -> asyncio.Future[Reply]:
         """Return the answer to a request whose identity is wrong, which comes later. Raise *error* for one at once."""
-        failures = max(self.addresses.failed(host), self.accounts.failed(account) if account else 0)
-        seconds = delay_seconds(failures, self._longest)
+        seconds = self.failed(host, account)
         if seconds <= 0:
             raise error
         if self._waiting[host] >= WAITING_MAX:

@@ -16,7 +16,7 @@ from hanabi.grpc.calls.support.names import group_name, set_status, topic_name
 from hanabi.grpc.calls.support.sessions import Session, Sessions
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.grpc.proto.numbers import Code, FilterType, RpcStatus
-from hanabi.grpc.rules.faults import CallRefused, fault_of
+from hanabi.grpc.rules.faults import CallRefused, delay_of, fault_of
 from hanabi.grpc.rules.handles import Transaction
 from hanabi.grpc.rules.queue_choice import java_hash
 from hanabi.grpc.rules.settings import check_settings, complete_publishing, complete_subscription
@@ -128,6 +128,8 @@ class TelemetryStream:
                 settings = self._waiting.pop(0)
                 await self._use(settings)
         except MQError as error:
+            if seconds := delay_of(error):
+                await asyncio.sleep(seconds)
             self._refuse(error)
         finally:
             self._task = None

@@ -8,11 +8,11 @@ from hanabi.wire.codes import ResponseCode
 
 
 class CallRefused(MQError):
-    """A call is answered with a status that is not OK."""
+    """A call is answered with a status that is not OK, after *delay_seconds*."""
 
-    def __init__(self, status: Code, message: str) -> None:
+    def __init__(self, status: Code, message: str, delay_seconds: float = 0.0) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.delay_seconds = status, delay_seconds
 
 
 _CODES: Final[dict[int, Code]] = {
@@ -35,6 +35,11 @@ _CODES: Final[dict[int, Code]] = {
 def code_of(reply_code: int) -> Code:
     """Return the code of a status for the response code of a broker."""
     return _CODES.get(reply_code, Code.INTERNAL_SERVER_ERROR)
+
+
+def delay_of(error: MQError) -> float:
+    """Return how many seconds the answer to *error* waits."""
+    return error.delay_seconds if isinstance(error, CallRefused) else 0.0
 
 
 def fault_of(error: MQError) -> tuple[Code, str]:

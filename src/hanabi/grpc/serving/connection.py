@@ -19,7 +19,7 @@ from hanabi.grpc.http2.stream import Stream
 from hanabi.grpc.proto.messages import Proto, message_class, parse
 from hanabi.grpc.proto.numbers import Code, RpcStatus
 from hanabi.grpc.proto.table import SERVICE
-from hanabi.grpc.rules.faults import fault_of
+from hanabi.grpc.rules.faults import delay_of, fault_of
 from hanabi.grpc.serving.call import Call, CallOutlet, TooLarge
 from hanabi.grpc.serving.replies import HEAD, NOT_GRPC, TRAILERS_OK, only_trailers, prefixed, trailers
 
@@ -242,6 +242,8 @@ class GrpcConnection(asyncio.Protocol):
             answer = method.handle(request, call.context)
             replies = await answer if isinstance(answer, Awaitable) else answer
         except MQError as error:
+            if seconds := delay_of(error):
+                await asyncio.sleep(seconds)
             replies = _refusal(method, *fault_of(error))
         except Exception as error:
             logger.exception("call %s from %s failed", method.name, self.peer_text)

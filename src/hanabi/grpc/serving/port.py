@@ -26,7 +26,9 @@ class BrokerPort:
         tables = broker.tables
         backend = LocalBackend(broker.open_handlers, tables.topics, tables.groups, broker.settings, broker.now_ms)
         control = broker.access_control
-        door: Doorkeeper = OpenDoor() if control is None else GuardedDoor(control.gates, control.refused)
+        door: Doorkeeper = (
+            OpenDoor() if control is None else GuardedDoor(control.gates, control.refused, control.guesses)
+        )
         self.service = MessagingService(backend, door, advertised)
         self.server = GrpcServer(self.service.methods, limits, tls=tls)
 

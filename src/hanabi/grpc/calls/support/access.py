@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from hanabi.access.guard import Source, source_of
+from hanabi.access.guesses import Guesses
 from hanabi.access.needs import Named
 from hanabi.access.terms import TermsGate
 from hanabi.grpc.calls.support.context import CallContext
@@ -43,10 +44,11 @@ Refused = Callable[[object, Command, Source, str], None]
 
 
 class GuardedDoor:
-    """Access control by *gates*, all of which must agree; *refused* is told of each refusal."""
+    """Access control by *gates*, all of which must agree; *refused* is told of each refusal. Answers to wrong
+    signatures wait as *guesses* says."""
 
-    def __init__(self, gates: Sequence[TermsGate], refused: Refused) -> None:
-        self._gates, self._refused = tuple(gates), refused
+    def __init__(self, gates: Sequence[TermsGate], refused: Refused, guesses: Guesses | None = None) -> None:
+        self._gates, self._refused, self._guesses = tuple(gates), refused, guesses
 
     def check(
         self, context: CallContext, code: int, topics: tuple[str, ...] = (), groups: tuple[str, ...] = ()
@@ -60,11 +62,12 @@ class GuardedDoor:
             if secrets is None:
                 self._refuse(code, source, f"{access_key or 'a client without credentials'} has no right to this")
             elif secrets and not _is_signed(dated, signature, secrets):
-                self._refuse(code, source, f"the signature of {access_key} is wrong")
+                delay = 0.0 if self._guesses is None else self._guesses.failed(source.host, access_key)
+                self._refuse(code, source, f"the signature of {access_key} is wrong", delay)
 
-    def _refuse(self, code: int, source: Source, reason: str) -> None:
+    def _refuse(self, code: int, source: Source, reason: str, delay_seconds: float = 0.0) -> None:
         self._refused(None, Command(code=code), source, reason)
-        raise CallRefused(Code.UNAUTHORIZED, reason)
+        raise CallRefused(Code.UNAUTHORIZED, reason, delay_seconds)
 
 
 def credential(header: str) -> tuple[str | None, str]:
