@@ -212,6 +212,8 @@ def controller_alone(
     metrics_port: options.MetricsPort = None,
     metrics_host: options.MetricsHost = None,
     metrics_series_max: options.MetricsSeriesMax = options.SERIES_MAX,
+    metrics_allow: options.MetricsAllow = None,
+    metrics_token_file: options.MetricsTokenFile = None,
 ) -> None:
     """Run a controller: it elects the master of each broker name, for brokers with enableControllerMode=true.
 
