@@ -4,15 +4,15 @@ import asyncio
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hanabi.cli.logs.log_output import LogLevel, configure_logging
+from hanabi.cli.messages import choice
 from hanabi.cli.messages.stopping import stop_signals, until
 from hanabi.cli.shared import cluster, completion, message_form
 from hanabi.cli.shared.output import json_line, output
-from hanabi.cli.shared.times import parse_time
 from hanabi.errors import ConfigError, SubscriptionParseFailed
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
     from hanabi.message import StoredMessage
 
-FIRST: Final = "first"
-LAST: Final = "last"
 POLL_SECONDS = 3600.0
 BATCH = 256  # written and committed together
 
@@ -29,11 +27,6 @@ Group = Annotated[
     str, typer.Argument(metavar="GROUP", help="The consumer group to join.", autocompletion=completion.groups)
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=completion.topics)]
-Tags = Annotated[str | None, typer.Option("--tags", metavar="A||B", help="Only messages with one of these tags.")]
-Sql = Annotated[
-    str | None,
-    typer.Option("--sql", metavar="SQL92", help="Only messages whose properties fulfil this: amount > 100."),
-]
 From = Annotated[
     str,
     typer.Option(
@@ -42,28 +35,24 @@ From = Annotated[
         help="Where a group begins in a queue in which it has committed nothing yet (2026-11-15T06:45:00, UTC).",
     ),
 ]
-Count = Annotated[
-    int | None, typer.Option("--count", metavar="N", min=1, show_default="without end", help="Stop after so many.")
-]
 Idle = Annotated[
     float | None,
     typer.Option("--idle", metavar="SECONDS", min=0.1, show_default="wait", help="Stop when nothing came for so long."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 
 
 def consume(
     group: Group,
     topic: Topic,
-    tags: Tags = None,
-    sql: Sql = None,
-    from_: From = FIRST,
-    count: Count = None,
+    tags: choice.Tags = None,
+    sql: choice.Sql = None,
+    from_: From = choice.FIRST,
+    count: choice.Count = None,
     idle: Idle = None,
     full: message_form.Full = False,
     format: message_form.Format = None,
     raw: message_form.Raw = False,
-    json: Json = False,
+    json: choice.Json = False,
     namesrv: cluster.Namesrv = None,
     namespace: cluster.Namespace = "",
     access_key: cluster.AccessKey = None,
@@ -79,11 +68,9 @@ def consume(
     """
     from hanabi.cli.shared.message_line import message_line
     from hanabi.client.consumer.pull.lite_pull import LitePullConsumer
-    from hanabi.client.consumer.subscription import ALL, Sql
     from hanabi.remoting.loop import run
 
-    if tags is not None and sql is not None:
-        raise ConfigError("--tags and --sql are two different filters: choose one")
+    expression = choice.expression_of(tags, sql)
     config = cluster.client_config(namesrv, namespace, access_key, tls_config)
     form = message_form.message_form(full=full, template=format, raw=raw, json=json)
     start = _start(from_)
@@ -97,7 +84,7 @@ def consume(
 
         async def work() -> None:
             consumer = LitePullConsumer(group, config=config, auto_commit=False, consume_from=start)
-            consumer.subscribe(topic, Sql(sql) if sql is not None else tags or ALL)
+            consumer.subscribe(topic, expression)
             with stop_signals() as stopped:
                 async with consumer:
                     await until(stopped, _ready(consumer, group, topic))
@@ -149,9 +136,5 @@ async def _consume(
 
 
 def _start(text: str) -> "ConsumeFrom":
-    if text in (FIRST, LAST):
-        return FIRST if text == FIRST else LAST
-    try:
-        return datetime.fromtimestamp(parse_time("--from", text) / 1000, UTC)
-    except ConfigError as error:
-        raise ConfigError(f"{error}, or {FIRST}, or {LAST}") from error
+    start = choice.start_of(text)
+    return datetime.fromtimestamp(start / 1000, UTC) if isinstance(start, int) else start

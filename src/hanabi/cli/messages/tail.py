@@ -6,24 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hanabi.cli.logs.log_output import LogLevel, configure_logging
+from hanabi.cli.messages import choice
 from hanabi.cli.shared import cluster, completion, message_form
 from hanabi.cli.shared.output import json_line, output
-from hanabi.cli.shared.times import parse_time
 from hanabi.errors import ConfigError, SubscriptionParseFailed
 
 if TYPE_CHECKING:
     from hanabi.cli.messages.tailing import Start
     from hanabi.message import MessageQueue, StoredMessage
 
-FIRST, LAST = "first", "last"
 
 Topic = Annotated[
     str, typer.Argument(help="The topic; also %DLQ%GROUP and %RETRY%GROUP.", autocompletion=completion.topics)
-]
-Tags = Annotated[str | None, typer.Option("--tags", metavar="A||B", help="Only messages with one of these tags.")]
-Sql = Annotated[
-    str | None,
-    typer.Option("--sql", metavar="SQL92", help="Only messages whose properties fulfil this: amount > 100."),
 ]
 From = Annotated[
     str,
@@ -34,22 +28,18 @@ From = Annotated[
         " (2026-11-15T06:45:00, UTC, or milliseconds).",
     ),
 ]
-Count = Annotated[
-    int | None, typer.Option("--count", metavar="N", min=1, show_default="without end", help="Stop after so many.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Write one JSON object a line.")]
 
 
 def tail(
     topic: Topic,
-    tags: Tags = None,
-    sql: Sql = None,
-    from_: From = LAST,
-    count: Count = None,
+    tags: choice.Tags = None,
+    sql: choice.Sql = None,
+    from_: From = choice.LAST,
+    count: choice.Count = None,
     full: message_form.Full = False,
     format: message_form.Format = None,
     raw: message_form.Raw = False,
-    json: Json = False,
+    json: choice.Json = False,
     namesrv: cluster.Namesrv = None,
     namespace: cluster.Namespace = "",
     access_key: cluster.AccessKey = None,
@@ -64,12 +54,9 @@ def tail(
     """
     from hanabi.cli.messages.tailing import Tail
     from hanabi.cli.shared.message_line import message_line
-    from hanabi.client.consumer.subscription import ALL, Sql
     from hanabi.remoting.loop import run
 
-    if tags is not None and sql is not None:
-        raise ConfigError("--tags and --sql are two different filters: choose one")
-    expression = Sql(sql) if sql is not None else tags or ALL
+    expression = choice.expression_of(tags, sql)
     config = cluster.client_config(namesrv, namespace, access_key, tls_config)
     start = _start(from_)
     form = message_form.message_form(full=full, template=format, raw=raw, json=json)
@@ -96,12 +83,8 @@ def tail(
 def _start(text: str) -> "Start":
     from hanabi.cli.messages.tailing import Start
 
-    if text in (FIRST, LAST):
-        return Start(first=text == FIRST)
-    try:
-        return Start(since_ms=parse_time("--from", text))
-    except ConfigError as error:
-        raise ConfigError(f"{error}, or {FIRST}, or {LAST}") from error
+    start = choice.start_of(text)
+    return Start(since_ms=start) if isinstance(start, int) else Start(first=start == choice.FIRST)
 
 
 def _show_ready(queues: list["MessageQueue"]) -> None:
