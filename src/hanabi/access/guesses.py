@@ -70,6 +70,17 @@ class Guesses:
         failures = max(self.addresses.failed(host), self.accounts.failed(account) if account else 0)
         return delay_seconds(failures, self._longest)
 
+    def wait(self, host: str, seconds: float) -> bool:
+        """Count an answer to *host* that waits for *seconds*, also if its client is gone before. Return False if too
+        many wait: the caller closes the connection."""
+        if self._waiting[host] >= WAITING_MAX:
+            self.closed += 1
+            return False
+        self.delayed += 1
+        self._waiting[host] += 1
+        asyncio.get_running_loop().call_later(seconds, self._ended, host)
+        return True
+
     def answer(
         self, error: NoPermission, host: str, account: str | None, connection: "Connection"
     ) -> asyncio.Future[Reply]:
@@ -91,6 +102,9 @@ class Guesses:
         return answer
 
     def _answered(self, host: str, _: asyncio.Future[Reply]) -> None:
+        self._ended(host)
+
+    def _ended(self, host: str) -> None:
         self._waiting[host] -= 1
         if not self._waiting[host]:
             del self._waiting[host]

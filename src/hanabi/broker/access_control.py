@@ -64,7 +64,7 @@ class AccessControl:
         self.refusals = Refusals(time.monotonic)
         self.audit = self._audit(home, now_ms) if broker.audit_enabled else None
         self.guesses = Guesses(broker.guess_delay_ms / 1000) if broker.guess_delay_ms else None
-        self._around = Surroundings(broker.cluster_name, broker.reply_topic, self._topic_at)
+        self._around = Surroundings(broker.cluster_name, broker.reply_topic, self.topic_at)
         self.metering = Metering(
             self._around,
             CreatedTopics(home / "config" / "createdTopics.json", has_topic),
@@ -149,7 +149,7 @@ class AccessControl:
         if self.audit is not None:
             self.audit.refused(header, request, source, reason)
 
-    def _topic_at(self, log_offset: int) -> str | None:
+    def topic_at(self, log_offset: int) -> str | None:
         """Return the topic of the message at *log_offset*; of one that waits elsewhere, its final topic."""
         data = self._store.queries.record(log_offset)
         if data is None:

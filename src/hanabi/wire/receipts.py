@@ -103,6 +103,21 @@ def decode_receipt(text: str) -> Receipt:
         raise RemoteProtocolError(f"receipt {text[:80]!r} is damaged: {error}") from error
 
 
+def issued_receipt(text: str | None, pop_ms: int, queue_id: int, offset: int) -> Receipt | None:
+    """Return the receipt that a broker wrote into a message's property POP_CK; None if it did not.
+
+    Apache's brokers do it where they rename a retry topic. A producer can write the property, too: its receipt would
+    acknowledge another message. It does not know the time of the pop.
+    """
+    try:
+        receipt = decode_receipt(text) if text is not None else None
+    except RemoteProtocolError:
+        return None
+    if receipt is None or (receipt.pop_ms, receipt.queue_id, receipt.offset) != (pop_ms, queue_id, offset):
+        return None
+    return receipt
+
+
 def _number(word: str) -> int:
     if len(word) > _NUMBER_CHARACTERS_MAX:
         raise ValueError("a number is too long")

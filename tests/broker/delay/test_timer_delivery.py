@@ -6,6 +6,7 @@ import logging
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hanabi.broker.config import BrokerConfig
@@ -543,6 +544,18 @@ def test_a_cancelled_message_is_not_delivered_and_neither_is_the_cancellation(wo
     world.put(message(b"0", UNIQ_KEY="b", TIMER_DEL_UNIQKEY=f"{prefix}b", TIMER_DELIVER_MS=timer_out_ms + 1))
     world.pass_time(10 * SECOND)
     assert world.bodies() == [b"a", b"c"]
+
+
+@pytest.mark.parametrize("key", ["b", "T+b", "Other+b"])
+def test_a_message_to_one_topic_cancels_none_of_another(world: World, key: str) -> None:
+    deliver_ms = world.clock.ms + 5_000
+    world.put(message(b"b", UNIQ_KEY="b", TIMER_DELIVER_MS=deliver_ms))
+    [record] = world.read(TIMER_TOPIC)
+    timer_out_ms = int(decode_properties(record.properties)["TIMER_OUT_MS"])
+    hostile = message(b"0", UNIQ_KEY="b", TIMER_DEL_UNIQKEY=key, TIMER_DELIVER_MS=timer_out_ms + 1)
+    world.put(msgspec.structs.replace(hostile, topic="Other"))
+    world.pass_time(10 * SECOND)
+    assert world.bodies() == [b"b"]
 
 
 def test_a_cancellation_outlives_a_kill(world: World, directory: Path) -> None:

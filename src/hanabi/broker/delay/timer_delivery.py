@@ -90,7 +90,7 @@ class Timer:
         self._alarm = Alarm()
         self._writing = threading.Lock()
         self._save_now = asyncio.Event()
-        self._cancelled: dict[str, int] = {}  # unique key -> end of its use
+        self._cancelled: dict[tuple[str | None, str], int] = {}  # topic and unique key -> end of its use
         self._retries = Retries()
         self._done_elsewhere: list[tuple[int, int]] = []  # due before, at a queue offset below
         try:
@@ -369,13 +369,15 @@ class Timer:
     def _cancel(self, record: Record, due: int) -> None:
         key = find_property(record.properties, b"TIMER_DEL_UNIQKEY")
         if key is not None:
-            self._cancelled[key] = due + 2 * PRECISION_MS
+            self._cancelled[find_property(record.properties, b"REAL_TOPIC"), key] = due + 2 * PRECISION_MS
 
     def _is_cancelled(self, record: Record) -> bool:
-        """Return whether a cancellation names the record's unique key, from 5.3.2 on prefixed with the topic."""
-        unique_key = find_property(record.properties, b"UNIQ_KEY")
-        topic = find_property(record.properties, b"REAL_TOPIC")
-        return unique_key is not None and (unique_key in self._cancelled or f"{topic}+{unique_key}" in self._cancelled)
+        """Return whether a cancellation names the record's unique key, from 5.3.2 on prefixed with the topic.
+
+        Unlike in Apache, it must be of the same topic: the right to send to another one is no right to cancel here.
+        """
+        key, topic = find_property(record.properties, b"UNIQ_KEY"), find_property(record.properties, b"REAL_TOPIC")
+        return key is not None and ((topic, key) in self._cancelled or (topic, f"{topic}+{key}") in self._cancelled)
 
     # Progress
 

@@ -13,9 +13,10 @@ class Peer:
 
     certificate_names: tuple[str, ...] = ()
 
-    def __init__(self, peer: str, is_stalled: Callable[[], bool]) -> None:
+    def __init__(self, peer: str, is_stalled: Callable[[], bool], cut: Callable[[], None] | None = None) -> None:
+        """*cut* ends its connection."""
         self.peer = peer
-        self._is_stalled = is_stalled
+        self._is_stalled, self._cut = is_stalled, cut
         self.closed = False
 
     @property
@@ -53,6 +54,12 @@ class Peer:
     def close(self, reason: str) -> None:
         """End the client's membership."""
         self.closed = True
+
+    def drop(self) -> None:
+        """Cut the client's connection off, and serve none of its calls any more."""
+        self.closed = True
+        if self._cut is not None:
+            self._cut()
 
     def _cannot(self, code: int) -> NoReturn:
         raise ConnectionLostError(f"{self.peer}: this client has no stream for request {code}")

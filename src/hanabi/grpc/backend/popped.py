@@ -6,7 +6,7 @@ from hanabi.message import StoredMessage
 from hanabi.remoting.connection.dispatch import Reply
 from hanabi.wire.message import property_names as names
 from hanabi.wire.message.stored import to_messages
-from hanabi.wire.receipts import Receipt, decode_receipt, mark_of, parse_order_counts, parse_start_offsets
+from hanabi.wire.receipts import Receipt, issued_receipt, mark_of, parse_order_counts, parse_start_offsets
 
 
 class Delivery:
@@ -33,10 +33,8 @@ def deliveries(reply: Reply, broker_name: str) -> list[Delivery]:
     found = []
     for each in stored:
         mark = mark_of(each.topic)
-        text = each.properties.get(names.POP_CK)
-        if text is not None:
-            receipt = decode_receipt(text)
-        else:
+        receipt = issued_receipt(each.properties.get(names.POP_CK), pop_ms, each.queue_id, each.queue_offset)
+        if receipt is None:
             start = starts.get((mark, each.queue_id), each.queue_offset)
             where = mark, broker_name, each.queue_id, each.queue_offset
             receipt = Receipt(start, pop_ms, invisible_ms, revive_queue, *where)

@@ -27,14 +27,13 @@ from hanabi.grpc.rules.durations import (
     set_milliseconds,
 )
 from hanabi.grpc.rules.faults import CallRefused, code_of
-from hanabi.grpc.rules.settings import RECEIVE_BATCH, GroupFacts
+from hanabi.grpc.rules.settings import EXPRESSION_CHARACTERS_MAX, RECEIVE_BATCH, GroupFacts
 from hanabi.wire.bodies.heartbeat import SQL92, TAG
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.headers.v5.pop import PopMessageHeader
 
 _AT_NEWEST: Final = 1  # where a group starts that has no offset
 _ATTEMPT_CHARACTERS_MAX: Final = 128
-_EXPRESSION_CHARACTERS_MAX: Final = 16 * 1024
 
 
 class Receives:
@@ -121,7 +120,7 @@ def _hidden_ms(request: Any) -> int:
 
 def _filter(expression: Any) -> tuple[str, str | None]:
     text = expression.expression
-    if len(text) > _EXPRESSION_CHARACTERS_MAX:
+    if len(text) > EXPRESSION_CHARACTERS_MAX:
         raise CallRefused(Code.ILLEGAL_FILTER_EXPRESSION, "the filter expression is too long")
     if expression.type == FilterType.SQL:
         return SQL92, text

@@ -48,7 +48,14 @@ class Sends:
         facts = await resolved(self._backend.topic(topic))
         if facts is None:
             raise CallRefused(Code.TOPIC_NOT_FOUND, f"there is no topic {topic}: create it first")
-        prepared = [self._prepared(message, topic, facts, context) for message in messages]
+        prepared, size = [], 0
+        for message in messages:
+            prepared.append(self._prepared(message, topic, facts, context))
+            size += len(prepared[-1][2])
+            if size > rules.CALL_BYTES_MAX:
+                raise CallRefused(
+                    Code.MESSAGE_BODY_TOO_LARGE, f"message bodies of one call of more than {rules.CALL_BYTES_MAX} bytes"
+                )
         reply = message_class("SendMessageResponse")()
         for message, (broker, header, body) in zip(messages, prepared, strict=True):
             kind = rules.type_of(message)

@@ -32,6 +32,7 @@ class MessagingService:
             return await acks.hide(group, topic, handle, ms, own)
 
         self.renewals.hide = hide
+        self.renewals.is_present = lambda client_id: self.sessions.find(client_id) is not None
         self.sessions.on_left.append(self.renewals.left)
         routes = Routes(backend, door, advertised)
         presence = Presence(backend, door, self.sessions)

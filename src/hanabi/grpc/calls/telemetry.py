@@ -13,12 +13,11 @@ from hanabi.grpc.calls.routes import resolved
 from hanabi.grpc.calls.support.access import Doorkeeper
 from hanabi.grpc.calls.support.context import CallContext
 from hanabi.grpc.calls.support.names import group_name, set_status, topic_name
-from hanabi.grpc.calls.support.sessions import Session, Sessions
+from hanabi.grpc.calls.support.sessions import TOPICS_MAX, Session, Sessions
 from hanabi.grpc.proto.messages import Proto, message_class
 from hanabi.grpc.proto.numbers import Code, FilterType, RpcStatus
 from hanabi.grpc.rules.faults import CallRefused, delay_of, fault_of
 from hanabi.grpc.rules.handles import Transaction
-from hanabi.grpc.rules.queue_choice import java_hash
 from hanabi.grpc.rules.settings import check_settings, complete_publishing, complete_subscription
 from hanabi.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult, ConsumerRunningInfo
 from hanabi.wire.bodies.heartbeat import SQL92, TAG, SubscriptionData
@@ -27,6 +26,7 @@ from hanabi.wire.command import Command
 from hanabi.wire.fastjson import encode_body
 from hanabi.wire.header import Header
 from hanabi.wire.headers.transaction import CheckTransactionStateHeader
+from hanabi.wire.message.tags import subscribed_tags
 
 UNSENT_BYTES_MAX: Final = 1024 * 1024  # of commands to one client
 ASKED_MAX: Final = 64  # commands to one client that wait for an answer
@@ -151,7 +151,10 @@ class TelemetryStream:
             telemetry.door.check(context, RequestCode.SEND_MESSAGE_V2, tuple(topics))
             complete_publishing(settings, validates_type=True)
             session = self._joined(client_id)
-            session.topics = dict.fromkeys((*session.topics, *topics))
+            all_topics = dict.fromkeys((*session.topics, *topics))
+            if len(all_topics) > TOPICS_MAX:
+                raise CallRefused(Code.BAD_REQUEST, f"more than {TOPICS_MAX} topics of one producer")
+            session.topics = all_topics
         else:
             session = await self._subscribe(settings, client_id)
         reply = message_class("TelemetryCommand")(settings=settings)
@@ -181,14 +184,14 @@ class TelemetryStream:
         topic = topic_name(entry.topic)
         if entry.expression.type == FilterType.SQL:
             return SubscriptionData(topic=topic, sub_string=text, expression_type=SQL92, sub_version=version)
-        tags = [] if text == "*" else [tag.strip() for tag in text.split("||") if tag.strip()]
+        tags, codes = ([], []) if text == "*" else subscribed_tags(text)
         return SubscriptionData(
             topic=topic,
             sub_string=text,
             expression_type=TAG,
             sub_version=version,
             tags_set=tags,
-            code_set=[java_hash(tag) for tag in tags],
+            code_set=codes,
         )
 
     def _joined(self, client_id: str) -> Session:

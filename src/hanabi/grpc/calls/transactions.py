@@ -36,6 +36,7 @@ class Transactions:
         if not request.transaction_id:
             raise CallRefused(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
         place = read_transaction(request.transaction_id)
+        self._door.check_half(context, place.log_offset)
         header = EndTransactionHeader(
             producer_group=topic,
             tran_state_table_offset=place.queue_offset,

@@ -85,8 +85,10 @@ def read_transaction(text: str) -> Transaction:
 
 def broker_of_recall(text: str) -> str | None:
     """Return the broker that made a recall handle; None if it is damaged, which its reader says."""
+    if len(text) > _CHARACTERS_MAX:
+        return None
     try:
         words = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(" ")
     except (ValueError, binascii.Error):
         return None
-    return words[2] if len(text) <= _CHARACTERS_MAX and len(words) == 5 else None
+    return words[2] if len(words) == 5 else None

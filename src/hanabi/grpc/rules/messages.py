@@ -1,8 +1,7 @@
 """Checks of messages that are sent, and their properties as brokers keep them."""
 
-import gzip
-import io
 import re
+import zlib
 from typing import Any, Final
 
 from hanabi.grpc.proto.numbers import Code, Encoding, MessageType
@@ -17,6 +16,10 @@ PROPERTY_BYTES_MAX: Final = 16 * 1024
 GROUP_BYTES_MAX: Final = 64
 ORPHAN_SECONDS_MAX: Final = 3_600
 MESSAGES_MAX: Final = 1_024  # of one call
+CALL_BYTES_MAX: Final = 2 * BODY_BYTES_MAX  # of their bodies, unpacked: as many as fit into a call without compression
+_MEMBERS_MAX: Final = 16  # parts of one gzip, each of which costs time; clients write one
+_GZIP: Final = 31  # zlib's number for that form
+_BORN_SECONDS: Final = range(-62_135_596_800, 253_402_300_800)  # the years 1 to 9999, as protobuf has it
 
 ANY_TYPE: Final = "MIXED"
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]").search
@@ -47,15 +50,28 @@ def body_of(message: Any) -> bytes:
         body = _unpacked(body)
     if len(body) > BODY_BYTES_MAX:
         raise CallRefused(Code.MESSAGE_BODY_TOO_LARGE, f"message body of more than {BODY_BYTES_MAX} bytes")
+    if not body:
+        raise CallRefused(Code.MESSAGE_BODY_EMPTY, "message body is empty when it is unpacked")
     return body
 
 
 def _unpacked(body: bytes) -> bytes:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(body)) as packed:
-            return packed.read(BODY_BYTES_MAX + 1)
-    except (OSError, EOFError, ValueError) as error:
-        raise CallRefused(Code.BAD_REQUEST, f"the message body is no gzip: {error}") from error
+    """Return the content of a gzip, of which at most one byte too much is unpacked."""
+    parts: list[bytes] = []
+    room, rest = BODY_BYTES_MAX + 1, body
+    for _ in range(_MEMBERS_MAX):
+        reader = zlib.decompressobj(_GZIP)
+        try:
+            parts.append(reader.decompress(rest, room))
+        except zlib.error as error:
+            raise CallRefused(Code.BAD_REQUEST, f"the message body is no gzip: {error}") from error
+        room -= len(parts[-1])
+        rest = reader.unused_data.lstrip(b"\0")  # tar and others pad with zeros
+        if room <= 0 or (reader.eof and not rest):
+            return b"".join(parts)
+        if not reader.eof:
+            raise CallRefused(Code.BAD_REQUEST, "the message body is no gzip: its end is missing")
+    raise CallRefused(Code.BAD_REQUEST, f"the message body is a gzip of more than {_MEMBERS_MAX} members")
 
 
 def properties_of(message: Any, topic: str, client_host: str) -> dict[str, str]:
@@ -74,6 +90,8 @@ def properties_of(message: Any, topic: str, client_host: str) -> dict[str, str]:
     if system.HasField("trace_context"):
         properties[names.TRACE_CONTEXT] = system.trace_context
     _add_type(properties, message, topic)
+    if system.born_timestamp.seconds not in _BORN_SECONDS:
+        raise CallRefused(Code.BAD_REQUEST, f"born {system.born_timestamp.seconds} s after 1970: no such time")
     born_ms = milliseconds(system.born_timestamp)
     properties[names.BORN_HOST] = system.born_host or client_host
     if born_ms > 0:

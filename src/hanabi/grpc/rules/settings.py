@@ -12,6 +12,8 @@ from hanabi.grpc.rules.messages import BODY_BYTES_MAX
 RECEIVE_BATCH: Final = 32
 SEND_ATTEMPTS: Final = 3
 SUBSCRIPTIONS_MAX: Final = 1_000
+EXPRESSION_CHARACTERS_MAX: Final = 16 * 1024  # of one filter expression
+EXPRESSIONS_CHARACTERS_MAX: Final = 128 * 1024  # of all in one client's settings: each character is hashed
 _BACKOFF_SECONDS: Final = (1, 5, 10, 30, *(60 * minutes for minutes in (*range(1, 11), 20, 30)), 3600, 7200)
 
 
@@ -63,3 +65,7 @@ def check_settings(settings: Any) -> None:
     count = len(settings.publishing.topics if kind == "publishing" else settings.subscription.subscriptions)
     if count > SUBSCRIPTIONS_MAX:
         raise CallRefused(Code.BAD_REQUEST, f"{count} topics in the settings, limit {SUBSCRIPTIONS_MAX}")
+    if kind == "subscription":
+        sizes = [len(entry.expression.expression) for entry in settings.subscription.subscriptions]
+        if max(sizes, default=0) > EXPRESSION_CHARACTERS_MAX or sum(sizes) > EXPRESSIONS_CHARACTERS_MAX:
+            raise CallRefused(Code.ILLEGAL_FILTER_EXPRESSION, "the filter expressions of the settings are too long")

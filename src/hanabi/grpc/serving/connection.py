@@ -35,7 +35,7 @@ class GrpcConnection(asyncio.Protocol):
     def __init__(self, server: "GrpcServer", peer: str) -> None:
         self._server, self._limits, self._methods = server, server.limits, server.methods
         self.peer_text = peer
-        self.peer = Peer(peer, lambda: self.is_stalled)
+        self.peer = Peer(peer, lambda: self.is_stalled, self.abort)
         self._http2 = ServerConnection(self, server.limits.http2)
         self._transport: asyncio.Transport | None = None
         self._own_address = ("", 0)

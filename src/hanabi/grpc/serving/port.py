@@ -27,7 +27,9 @@ class BrokerPort:
         backend = LocalBackend(broker.open_handlers, tables.topics, tables.groups, broker.settings, broker.now_ms)
         control = broker.access_control
         door: Doorkeeper = (
-            OpenDoor() if control is None else GuardedDoor(control.gates, control.refused, control.guesses)
+            OpenDoor()
+            if control is None
+            else GuardedDoor(control.gates, control.refused, control.topic_at, control.guesses)
         )
         self.service = MessagingService(backend, door, advertised)
         self.server = GrpcServer(self.service.methods, limits, tls=tls)

@@ -2,15 +2,21 @@
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import hanabi
 from hanabi.aio import Producer, SimpleConsumer
 from hanabi.errors import ConfigError, MQError
+from hanabi.grpc.backend.peer import Peer
 from hanabi.message import Message
+from hanabi.remoting.connection.protocol import Connection
 from hanabi.testing.cluster import Cluster, running_cluster
 from hanabi.testing.embedded import embedded_cluster
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.command import VERSION, Command
+from hanabi.wire.headers.send import SendMessageV2Header
 
 TOPIC, GROUP = "Orders", "billing"
 
@@ -134,3 +140,39 @@ def test_the_blocking_class_does_the_same(tmp_path: Path) -> None:
             assert consumer.change_invisible(message, 20).body == b"a"
             consumer.ack(message)
             assert consumer.receive(wait_s=0) == []
+
+
+async def test_a_receipt_that_the_producer_wrote_is_not_believed(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create_topic(TOPIC, queues=1)
+        broker = cluster.broker.settings.broker.broker_name
+        forged = f"0 {cluster.broker.now_ms()} 60000 0 0 {broker} 0 1"  # of the message behind it
+        for body, text in ((b"a", forged), (b"b", "damaged"), (b"c", "")):
+            _send_as_4_9(cluster, body, f"UNIQ_KEY\x01{body.decode()}\x02POP_CK\x01{text}")
+        async with consumer_of(cluster) as consumer:
+            got = await consumer.receive()
+            assert [message.body for message in got] == [b"a", b"b", b"c"]
+            await consumer.ack(got[0])
+        queue = cluster.broker.services.pop.flights.find(TOPIC, GROUP, 0)
+        assert queue is not None
+        assert sorted(queue.flights) == [1, 2]
+
+
+def _send_as_4_9(cluster: Cluster, body: bytes, properties: str) -> None:
+    """Store a message of a client that our producer would not be."""
+    header = SendMessageV2Header(
+        producer_group="g",
+        topic=TOPIC,
+        default_topic="",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=cluster.broker.now_ms(),
+        flag=0,
+        properties=properties,
+        reconsume_times=0,
+    )
+    request = Command(code=RequestCode.SEND_MESSAGE_V2, body=body, version=VERSION)
+    peer = cast(Connection, Peer("127.0.0.1:1", lambda: False))
+    reply = cluster.broker.open_handlers[RequestCode.SEND_MESSAGE_V2].handle(header, request, peer)
+    assert reply.code == 0  # type: ignore[union-attr]

@@ -28,6 +28,7 @@ from hanabi.wire.message.stored import to_messages
 from hanabi.wire.receipts import (
     Receipt,
     decode_receipt,
+    issued_receipt,
     mark_of,
     parse_order_counts,
     parse_start_offsets,
@@ -177,14 +178,14 @@ def _received(
     counts: dict[tuple[str, int, int], int],
     place: Place,
 ) -> StoredMessage:
-    text = message.properties.get(names.POP_CK)
-    mark = mark_of(message.topic)
-    if text is None:
-        where = mark, place.broker_name, message.queue_id, message.queue_offset
+    mark, at = mark_of(message.topic), (message.queue_id, message.queue_offset)
+    receipt = issued_receipt(message.properties.get(names.POP_CK), header.pop_time, *at)
+    if receipt is None:
         start = starts.get((mark, message.queue_id), message.queue_offset)
-        text = Receipt(start, header.pop_time, header.invisible_time, header.revive_qid, *where).encode()
+        times = header.pop_time, header.invisible_time, header.revive_qid
+        receipt = Receipt(start, *times, mark, place.broker_name, *at)
     tries = counts.get((mark, message.queue_id, message.queue_offset), message.reconsume_times)
-    return _with_receipt(message, place.topic, text, tries)
+    return _with_receipt(message, place.topic, receipt.encode(), tries)
 
 
 def _with_receipt(message: StoredMessage, topic: str, text: str, tries: int) -> StoredMessage:

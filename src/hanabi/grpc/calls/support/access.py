@@ -17,6 +17,7 @@ from hanabi.access.terms import TermsGate
 from hanabi.grpc.calls.support.context import CallContext
 from hanabi.grpc.proto.numbers import Code
 from hanabi.grpc.rules.faults import CallRefused
+from hanabi.wire.codes import RequestCode
 from hanabi.wire.command import Command
 
 _SCHEME: Final = "MQv2-HMAC-SHA1"
@@ -30,6 +31,9 @@ class Doorkeeper(Protocol):
     ) -> None:
         """Raise if the client may not do what requests of *code* do, to these topics and groups."""
 
+    def check_half(self, context: CallContext, log_offset: int) -> None:
+        """Raise if the client may not end the transaction of the half message at *log_offset*."""
+
 
 class OpenDoor:
     """No access control."""
@@ -39,21 +43,33 @@ class OpenDoor:
     ) -> None:
         """Allow everything."""
 
+    def check_half(self, context: CallContext, log_offset: int) -> None:
+        """Allow everything."""
+
 
 Refused = Callable[[object, Command, Source, str], None]
 
 
 class GuardedDoor:
     """Access control by *gates*, all of which must agree; *refused* is told of each refusal. Answers to wrong
-    signatures wait as *guesses* says."""
+    signatures wait as *guesses* says. *topic_at* returns the final topic of the message at a log offset."""
 
-    def __init__(self, gates: Sequence[TermsGate], refused: Refused, guesses: Guesses | None = None) -> None:
+    def __init__(
+        self,
+        gates: Sequence[TermsGate],
+        refused: Refused,
+        topic_at: Callable[[int], str | None],
+        guesses: Guesses | None = None,
+    ) -> None:
         self._gates, self._refused, self._guesses = tuple(gates), refused, guesses
+        self._topic_at = topic_at
 
     def check(
         self, context: CallContext, code: int, topics: tuple[str, ...] = (), groups: tuple[str, ...] = ()
     ) -> None:
         """Raise UNAUTHORIZED unless each gate's terms are met."""
+        if context.peer.closed:
+            raise CallRefused(Code.UNAUTHORIZED, "the connection is cut off")
         access_key, signature = credential(context.metadata.get("authorization", ""))
         dated = context.metadata.get("x-mq-date-time", "")
         source, named = source_of(context.peer.peer), Named(topics, groups)
@@ -62,8 +78,23 @@ class GuardedDoor:
             if secrets is None:
                 self._refuse(code, source, f"{access_key or 'a client without credentials'} has no right to this")
             elif secrets and not _is_signed(dated, signature, secrets):
-                delay = 0.0 if self._guesses is None else self._guesses.failed(source.host, access_key)
+                delay = self._guessed(context, source.host, access_key)
                 self._refuse(code, source, f"the signature of {access_key} is wrong", delay)
+
+    def check_half(self, context: CallContext, log_offset: int) -> None:
+        """Check the right to send to the topic of the half message, as the gates of remoting do: the topic in the
+        request is the client's word."""
+        topic = self._topic_at(log_offset)
+        self.check(context, RequestCode.END_TRANSACTION, (topic,) if topic is not None else ())
+
+    def _guessed(self, context: CallContext, host: str, access_key: str | None) -> float:
+        """Return how long the answer waits. A client with too many such answers is cut off."""
+        if self._guesses is None:
+            return 0.0
+        delay = self._guesses.failed(host, access_key)
+        if delay > 0 and not self._guesses.wait(host, delay):
+            context.peer.drop()
+        return delay
 
     def _refuse(self, code: int, source: Source, reason: str, delay_seconds: float = 0.0) -> None:
         self._refused(None, Command(code=code), source, reason)

@@ -43,6 +43,7 @@ class Renewals:
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self.hide: Hide | None = None
+        self.is_present: Callable[[str], bool] = lambda _: True  # whether a client has a session
 
     def __len__(self) -> int:
         return self._total
@@ -60,11 +61,12 @@ class Renewals:
 
     def add(self, client_id: str, group: str, topic: str, handle: Handle) -> None:
         """Renew a message until it is acknowledged, or its client is gone."""
-        mine = self._by_client.setdefault(client_id, {})
+        mine = self._by_client.get(client_id, {})
         if len(mine) < MESSAGES_MAX and self._total < TOTAL_MAX:
             text = handle.encode()
             self._total += text not in mine
             mine[text] = _Renewed(group, topic, handle)
+            self._by_client[client_id] = mine
 
     def newest(self, client_id: str, text: str) -> Handle | None:
         """Return the newest handle of the message that was delivered with handle *text*; None if it is not renewed."""
@@ -98,9 +100,12 @@ class Renewals:
             await self.renew()
 
     async def renew(self) -> None:
-        """Renew the messages whose time ends soon."""
+        """Renew the messages whose time ends soon; those of clients without a session are free soon."""
         now_ms = self.now_ms()
         for client_id in list(self._by_client):
+            if not self.is_present(client_id):  # it received after its stream was lost, or it never had one
+                self.left(client_id)
+                continue
             for text, renewed in list(self._by_client.get(client_id, {}).items()):
                 receipt = renewed.handle.receipt
                 if receipt.pop_ms + receipt.invisible_ms - now_ms > AHEAD_MS:
