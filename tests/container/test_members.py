@@ -1,11 +1,12 @@
 """Brokers of a container as their files describe them: what cannot run together is refused in one sentence."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from hanabi.container.config import ContainerConfig, read_config
-from hanabi.container.member import Identity, check_beside, read_member
+from hanabi.container.member import FILE_BYTES_MAX, Identity, check_beside, read_member
 from hanabi.errors import ConfigError
 
 
@@ -41,6 +42,21 @@ def test_the_ports_of_a_broker_are_its_own_the_fast_one_and_that_for_slaves(tmp_
 def test_a_file_that_describes_no_broker_is_refused(settings: dict[str, object], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=sentence):
         read_member(written(tmp_path, "a", **settings))
+
+
+def test_a_name_that_is_no_file_of_settings_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # a read would wait for a writer
+    (tmp_path / "large").write_bytes(b"#" * (FILE_BYTES_MAX + 1))
+    for name, sentence in (
+        ("/dev/zero", "not a regular file"),
+        (tmp_path, "not a regular file"),
+        (tmp_path / "pipe", "not a regular file"),
+        (tmp_path / "large", "at most"),
+        ("a\0b", "null byte"),
+        ("a" * 5_000, "File name too long"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            read_member(Path(name))
 
 
 def test_two_brokers_share_neither_identity_nor_directory_nor_port(tmp_path: Path) -> None:

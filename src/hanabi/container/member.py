@@ -4,6 +4,7 @@ Agrees with BrokerContainerProcessor.addBroker of 5.3.3, and checks more: two br
 port or a directory.
 """
 
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,6 +16,7 @@ from hanabi.broker.replica.roles import checked_broker_id
 from hanabi.errors import ConfigError
 from hanabi.store.config import StoreConfig
 
+FILE_BYTES_MAX: Final = 1 << 20
 FAST_PORT_BELOW: Final = 2
 HA_PORT_ABOVE: Final = 1
 
@@ -48,6 +50,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_member(file: Path) -> Member:
     """Return the broker that *file* describes. Raise ConfigError if it cannot be one of a container."""
+    _check_file(file)
     broker, store = read_broker_config(file)
     _check_replicas(file, broker)
     return Member(
@@ -58,6 +61,18 @@ def read_member(file: Path) -> Member:
         home=_home(store),
         waits_for_its_master=broker.acting_master_enabled and not broker.remote_escape_enabled,
     )
+
+
+def _check_file(file: Path) -> None:
+    """Refuse what is no file, which a peer may name: a device has no end, and a pipe blocks until there is a writer."""
+    try:
+        found = file.stat()
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigError(f"{file}: not a regular file")
+    if found.st_size > FILE_BYTES_MAX:
+        raise ConfigError(f"{file}: {found.st_size} bytes, the settings of a broker have at most {FILE_BYTES_MAX}")
 
 
 def _broker_id(file: Path, broker: BrokerConfig) -> int:

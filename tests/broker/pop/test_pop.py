@@ -1,10 +1,13 @@
 """POP by raw requests to a whole broker: messages, receipts, expiry, retry topics, long polls, bad input."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
+from hanabi.broker.filters.message_filter import MessageFilter
+from hanabi.broker.pop.reading import PopRequest
 from hanabi.wire.bodies.pop import BatchAck, BatchAckRequest
 from hanabi.wire.codes import RequestCode, ResponseCode
 from hanabi.wire.fastjson import encode_body
@@ -282,3 +285,35 @@ async def test_a_pop_that_found_nothing_finds_what_a_reset_or_an_acknowledgement
         assert await peer.bodies() == []
         await peer.send(b"c")
         assert await peer.bodies() == [b"c"]
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
+async def test_a_filter_that_rejects_everything_does_not_look_at_all_queues_in_one_turn(
+    tmp_path: Path, is_ordered: bool
+) -> None:
+    queues, looks = 20, 0
+
+    def reject(_record: memoryview) -> bool:
+        nonlocal looks
+        looks += 1
+        ends = time.thread_time() + 0.006  # as long as a costly rule takes
+        while time.thread_time() < ends:
+            pass
+        return False
+
+    async with popping(tmp_path, queues=queues) as peer:
+        for queue_id in range(queues):
+            await peer.send(b"a", queue_id=queue_id)
+        costly = MessageFilter(None, reject, lambda _: True)
+        asked = PopRequest(
+            group=GROUP, topic=TOPIC, count_max=32, invisible_ms=60_000, is_ordered=is_ordered, filter=costly
+        )
+        service = peer.broker.services.pop
+        first = service.pop(asked)
+        assert (first.count, looks) == (0, 1)
+        assert first.rest > 0, "the pop is tried again"
+        for _ in range(100 * queues):
+            if not service.pop(asked).rest:
+                break
+        assert looks == queues, "each message is looked at once"
+        assert sum(peer.broker.tables.offsets.of(GROUP, TOPIC).values()) == queues

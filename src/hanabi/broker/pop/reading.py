@@ -55,6 +55,7 @@ class Popped(msgspec.Struct):
     batches: list[Batch] = []
     count: int = 0
     rest: int = 0  # messages that are left in the queues that were looked at
+    filters_until: float = 0.0  # of the monotonic clock: the end of the time for its filter; 0: it has not begun
 
     def receipt(self, batch: Batch, offset: int, broker_name: str) -> Receipt:
         """Return the receipt of one message of *batch*."""

@@ -11,10 +11,12 @@ first two. The journal is this broker's own, so a promoted slave delivers messag
 """
 
 import random
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from hanabi.broker.filters.message_filter import PASSES_ALL
 from hanabi.broker.offsets.consumer_offsets import ConsumerOffsets
 from hanabi.broker.pop.flights import Flights
 from hanabi.broker.pop.held_pops import HeldPops
@@ -43,6 +45,7 @@ from hanabi.wire.receipts import (
 RETRY_FIRST_PERCENT: Final = 20  # of pops look at the retry topics first, the others last
 REVIVE_QUEUE: Final = 0  # in receipts: this broker has no revive queues
 _READS_MAX: Final = 4  # of one queue in one pop, while its filter rejects everything
+_FILTER_SECONDS: Final = 0.005  # of all queues of one pop; then it is held, and goes on when others were served
 
 OrderKey = tuple[str, str, int]
 
@@ -153,9 +156,9 @@ class PopService:
             return  # a topic may have thousands of such queues
         queue = self.flights.open(topic, asked.group, queue_id, lambda: self._start(asked, topic, queue_id))
         before = queue.next_offset
-        is_full = popped.count >= asked.count_max
+        is_full = popped.count >= asked.count_max or _is_late(popped)
         if not is_full and end > before and self.flights.has_room(queue):
-            start, result = self._read(queue, asked, asked.count_max - popped.count)
+            start, result = self._read(queue, asked, asked.count_max - popped.count, popped)
             if result is not None:
                 offsets = offsets_of(result, start)
                 self.flights.hand_out(queue, offsets, result.next_offset, popped.pop_ms, asked.invisible_ms)
@@ -163,9 +166,13 @@ class PopService:
         if is_full or queue.next_offset != before:  # else nothing more can be read now
             popped.rest += max(0, end - queue.next_offset)
 
-    def _read(self, queue: QueueFlights, asked: PopRequest, count: int) -> tuple[int, GetResult | None]:
+    def _read(self, queue: QueueFlights, asked: PopRequest, count: int, popped: Popped) -> tuple[int, GetResult | None]:
         """Return the next messages of *queue* that pass the filter, and where they were read from."""
-        for _ in range(_READS_MAX):
+        if asked.filter is not PASSES_ALL and not popped.filters_until:
+            popped.filters_until = time.monotonic() + _FILTER_SECONDS
+        for turn in range(_READS_MAX):
+            if turn and _is_late(popped):
+                break
             start = queue.next_offset
             result = self._get_from(asked, queue.topic, queue.queue_id, start, count)
             if result.status is FOUND:
@@ -196,14 +203,20 @@ class PopService:
         info = self.orders.find(topic, asked.group, queue_id)
         if popped.count >= asked.count_max or not self._reader.max_offset(topic, queue_id):
             return
+        if _is_late(popped):
+            popped.rest += 1  # at least
+            return
         if info is not None and info.blocks(asked.attempt_id, popped.pop_ms):
             return
         queue = self.flights.open(topic, asked.group, queue_id, lambda: self._start(asked, topic, queue_id))
         if queue.flights or queue.next_offset != queue.committed:
             self.flights.forget(topic, asked.group, queue_id)  # they were popped without order before
             queue = self.flights.open(topic, asked.group, queue_id, lambda: 0)
-        start, result = self._read(queue, asked, asked.count_max - popped.count)
+        before = queue.next_offset
+        start, result = self._read(queue, asked, asked.count_max - popped.count, popped)
         if result is None:
+            if queue.next_offset != before:
+                popped.rest += max(0, self._reader.max_offset(topic, queue_id) - queue.next_offset)
             return
         offsets = offsets_of(result, start)
         now = after_pop(
@@ -371,6 +384,11 @@ def _add(
         )
     )
     popped.count += len(offsets)
+
+
+def _is_late(popped: Popped) -> bool:
+    """Return whether the time for the filter of one pop has ended."""
+    return popped.filters_until > 0 and time.monotonic() > popped.filters_until
 
 
 def _named(queue: QueueFlights, start: int, bits: bytes) -> list[int]:

@@ -111,3 +111,13 @@ def test_properties_alone_are_enough_where_no_body_is_at_hand() -> None:
     assert rule.matches({"a": "x"})
     assert rule.matches_raw(b"a\x01x")
     assert not compile_rule("BODY() IS NOT NULL").matches({})
+
+
+def test_a_rule_that_converts_a_large_body_again_and_again_matches_nothing() -> None:
+    text = "\u0390" * (BODY_BYTES_MAX // 2)  # three characters in upper case
+    nested = "BODY()"
+    for name in ("UPPER", "LOWER") * 3:
+        nested = f"{name}({nested})"
+    assert matches("UPPER(BODY()) STARTSWITH '\u0399'", text.encode())
+    assert matches(f"{nested} STARTSWITH 'a'", b"A" * 1_000)
+    assert not matches(f"NOT ({nested} STARTSWITH 'a')", text.encode())
