@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from hanabi.grpc.calls.support.sessions import TOPICS_MAX
-from hanabi.grpc.proto.numbers import Code
+from hanabi.grpc.proto.numbers import Code, RpcStatus
 from hanabi.grpc.rules.handles import Transaction
 from hanabi.grpc.rules.messages import BODY_BYTES_MAX
+from hanabi.grpc.serving.limits import PortLimits
 from hanabi.grpc.serving.replies import prefixed
 from hanabi.testing.waiting import eventually, within
 from hanabi.wire.bodies.topics import TopicConfig
@@ -21,6 +22,7 @@ from hanabi.wire.message import sysflag
 from tests.grpc.peers import (
     GrpcPeer,
     Place,
+    Reply,
     ack_request,
     grpc_broker,
     message,
@@ -229,3 +231,38 @@ async def test_a_client_with_too_many_wrong_signatures_under_way_is_cut_off(tmp_
         await attacker.close()
         await eventually(lambda: len(place.port.server.connections) == 1)
         assert guesses.closed
+
+
+# Replies
+
+
+async def test_a_reply_does_not_repeat_very_much_of_the_request_for_each_queue(tmp_path: Path) -> None:
+    async with grpc_broker(tmp_path) as place:
+        topic = await place.create_topic("Orders", queues=16)
+        request = new("QueryRouteRequest", topic=resource(topic))
+        request.endpoints.addresses.add(host="h" * 100_000, port=1)
+        assert (await place.peer.call("QueryRoute", request)).status.code == Code.BAD_REQUEST
+        request.endpoints.Clear()
+        for _ in range(1_000):
+            request.endpoints.addresses.add(host="h", port=1)
+        assert (await place.peer.call("QueryRoute", request)).status.code == Code.BAD_REQUEST
+        stuffed = resource(topic).SerializeToString() + b"\xfa\x3f\xa0\x8d\x06" + bytes(100_000)  # an unknown field
+        request.Clear()
+        request.topic.MergeFromString(stuffed)
+        reply = await place.peer.call("QueryRoute", request)
+        assert reply.status.code == Code.OK
+        assert reply.ByteSize() < 10_000
+
+
+async def test_a_client_that_reads_nothing_gets_no_more_answers_of_any_kind(tmp_path: Path) -> None:
+    limits = PortLimits(unread_bytes_max=64 * 1024)
+    async with grpc_broker(tmp_path, limits) as place:
+        topic = await place.create_topic("Orders", queues=500)  # a long reply
+        deaf = await GrpcPeer.open(place.address, window=0, updates=False)
+        answers: list[Reply] = []
+        while not answers or "grpc-status" not in answers[-1].fields:
+            assert len(answers) < 20
+            answers.append(deaf.call_later("QueryRoute", new("QueryRouteRequest", topic=resource(topic))))
+            await eventually(lambda: answers[-1].fields)
+        assert answers[-1].status == RpcStatus.RESOURCE_EXHAUSTED
+        await deaf.close()

@@ -11,7 +11,7 @@ from hanabi.grpc.backend.backend import Backend
 from hanabi.grpc.backend.popped import deliveries
 from hanabi.grpc.calls.acks import Acks
 from hanabi.grpc.calls.delivered import delivered
-from hanabi.grpc.calls.routes import ANY_QUEUE, resolved
+from hanabi.grpc.calls.routes import ANY_QUEUE, known_fields, resolved
 from hanabi.grpc.calls.support.access import Doorkeeper
 from hanabi.grpc.calls.support.context import CallContext
 from hanabi.grpc.calls.support.names import group_name, set_status, topic_name
@@ -45,7 +45,7 @@ class Receives:
     async def receive(self, request: Proto, context: CallContext) -> list[Proto]:
         """Return the parts of the reply: a status, messages, the time of delivery."""
         client_id = context.client_id
-        topic, group = topic_name(request.message_queue.topic), group_name(request.group)
+        topic, group = topic_name(known_fields(request.message_queue.topic)), group_name(request.group)
         self._door.check(context, RequestCode.POP_MESSAGE, (topic,), (group,))
         settings = await resolved(self._backend.group(group))
         if settings is None:

@@ -14,6 +14,8 @@ from hanabi.grpc.rules.messages import accepted_types
 from hanabi.wire.codes import RequestCode
 
 ANY_QUEUE = -1
+ADDRESSES_MAX = 64  # of the endpoints that a client names; they are returned with each queue
+_HOST_CHARACTERS_MAX = 255
 
 T = TypeVar("T")
 
@@ -32,7 +34,7 @@ class Routes:
     async def query_route(self, request: Proto, context: CallContext) -> Proto:
         """Return the queues of a topic."""
         context.client_id  # noqa: B018 - a call without one is refused
-        topic = topic_name(request.topic)
+        topic = topic_name(known_fields(request.topic))
         self._door.check(context, RequestCode.GET_TOPIC_CONFIG, (topic,))
         facts = await self._facts(topic)
         reply = message_class("QueryRouteResponse")()
@@ -53,7 +55,7 @@ class Routes:
     async def query_assignment(self, request: Proto, context: CallContext) -> Proto:
         """Return what a push consumer receives from: each broker, or each queue if its group is ordered."""
         context.client_id  # noqa: B018
-        topic, group = topic_name(request.topic), group_name(request.group)
+        topic, group = topic_name(known_fields(request.topic)), group_name(request.group)
         self._door.check(context, RequestCode.QUERY_ASSIGNMENT, (topic,), (group,))
         facts = await self._facts(topic)
         settings = await resolved(self._backend.group(group))
@@ -82,11 +84,24 @@ class Routes:
     def _endpoints(self, asked: Any, context: CallContext) -> Any:
         """Return where clients are to go: the advertised address, else where this client came."""
         if self._advertised is None and asked.addresses:
-            return asked
+            return _checked(asked)
         host, port = self._advertised or context.own_address
         endpoints = message_class("Endpoints")(scheme=scheme_of(host))
         endpoints.addresses.add(host=host, port=port or context.own_address[1])
         return endpoints
+
+
+def _checked(endpoints: Any) -> Any:
+    hosts = [address.host for address in endpoints.addresses]
+    if len(hosts) > ADDRESSES_MAX or any(len(host) > _HOST_CHARACTERS_MAX for host in hosts):
+        raise CallRefused(Code.BAD_REQUEST, f"endpoints of more than {ADDRESSES_MAX} addresses, or a host is too long")
+    return known_fields(endpoints)
+
+
+def known_fields(resource: Any) -> Any:
+    """Return *resource* without unknown fields: it is copied into replies, perhaps a thousand times."""
+    resource.DiscardUnknownFields()
+    return resource
 
 
 def scheme_of(host: str) -> AddressScheme:

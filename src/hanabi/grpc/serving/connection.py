@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanabi.errors import MQError, RemoteProtocolError
 from hanabi.grpc.backend.peer import Peer
@@ -25,6 +25,8 @@ from hanabi.grpc.serving.replies import HEAD, NOT_GRPC, TRAILERS_OK, only_traile
 
 if TYPE_CHECKING:
     from hanabi.grpc.serving.server import GrpcServer
+
+_UNREAD: Final = "the client leaves too many replies unread"
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +97,11 @@ class GrpcConnection(asyncio.Protocol):
     def is_stalled(self) -> bool:
         """True while the client leaves so much unread that more would only wait in memory."""
         return self._is_paused or self._http2.waiting_bytes > self._limits.unread_bytes_max
+
+    @property
+    def _is_full(self) -> bool:
+        """True if no call is answered any more: replies would fill memory. Messages are refused earlier."""
+        return self._http2.waiting_bytes > 2 * self._limits.unread_bytes_max
 
     def flush(self) -> None:
         """Write what there is for the client."""
@@ -201,6 +208,8 @@ class GrpcConnection(asyncio.Protocol):
             self._end(call, RpcStatus.OK, "")
         elif len(call.messages) != 1:
             self._fail(call, RpcStatus.INTERNAL, "the request ends before its message does")
+        elif self._is_full:
+            self._fail(call, RpcStatus.RESOURCE_EXHAUSTED, _UNREAD)
         else:
             self._run(call, call.messages.pop())
 
@@ -279,6 +288,9 @@ class GrpcConnection(asyncio.Protocol):
         call.conversation = call.method.handle(call.context, CallOutlet(send, end, stream))
 
     def _say(self, call: Call, data: bytes) -> None:
+        if self._is_full:
+            self._fail(call, RpcStatus.RESOURCE_EXHAUSTED, _UNREAD)
+            return
         try:
             message = parse(call.method.request, data)
         except RemoteProtocolError as error:
