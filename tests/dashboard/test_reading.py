@@ -61,6 +61,10 @@ async def test_the_pages_show_a_cluster_with_messages_and_a_consumer(tmp_path: P
                 assert "not answering" not in overview
                 topics = await text_of(browser, "/topics")
                 assert ">Orders</a>" in topics
+                assert ">broker-a</a>" not in topics  # the broker's own topic
+                assert ">broker-a</a>" in await text_of(browser, "/topics?kind=system")
+                assert "<strong>1</strong> topics" in overview
+                assert "<strong>1</strong> groups" in overview
                 topic = await text_of(browser, "/topics/Orders")
                 assert "read and write" in topic
                 group = await text_of(browser, "/groups/billing")

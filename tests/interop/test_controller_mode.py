@@ -51,7 +51,7 @@ class Group:
     def start_ours(self) -> OurBroker:
         ours = OurBroker(self._home / "ours", name="broker-a", namesrv=self.namesrv, settings=self.settings)
         self._stack.callback(ours.process.kill)
-        ours.process.wait_for_line("ready broker ")
+        ours.process.wait_for_line("ready broker broker-a (controller mode) ")
         return ours
 
     def state(self) -> tuple[int | None, set[int]]:

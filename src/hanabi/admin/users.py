@@ -4,6 +4,7 @@ Agrees with mqadmin: changes go to masters and slaves, queries to the first mast
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from hanabi.access.address import source_address
 from hanabi.access.needs import Need
@@ -12,9 +13,10 @@ from hanabi.access.policies.model import Acl, Entry, PolicyType, User, UserStatu
 from hanabi.access.policies.wording import action_words, read_acl, word
 from hanabi.admin.access import EVERYWHERE, Access, BrokerAt, Where, each
 from hanabi.admin.answer import Answer
-from hanabi.errors import BrokerError, ConfigError
+from hanabi.errors import BrokerError, ConfigError, RequestCodeNotSupported
 from hanabi.wire.bodies.acl import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from hanabi.wire.codes import RequestCode
+from hanabi.wire.command import Command
 from hanabi.wire.fastjson import decode_body, encode_body
 from hanabi.wire.header import Header
 from hanabi.wire.headers.acl import (
@@ -26,6 +28,8 @@ from hanabi.wire.headers.acl import (
     ListUsersHeader,
     UserHeader,
 )
+
+ACCOUNT_CODES: Final = frozenset({RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, RequestCode.DELETE_ACL_CONFIG})
 
 
 class UserSummary(Answer, frozen=True, kw_only=True):
@@ -93,15 +97,15 @@ class Users:
         if usernames:
             infos = [await self._user(here, name) for name in usernames]
         else:
-            body = (await self._access.ask(here, RequestCode.AUTH_LIST_USER, ListUsersHeader())).body
+            body = (await self._ask(here, RequestCode.AUTH_LIST_USER, ListUsersHeader())).body
             infos = decode_body(body, list[UserInfo]) if body else []
         for info in infos:
             if not info.password:
                 raise BrokerError(f"{here.broker} shows no password of user {info.username}: sign as a Super user")
             header = UserHeader(username=info.username)
-            known = (await self._access.ask(there, RequestCode.AUTH_GET_USER, header)).body
+            known = (await self._ask(there, RequestCode.AUTH_GET_USER, header)).body
             code = RequestCode.AUTH_UPDATE_USER if known else RequestCode.AUTH_CREATE_USER
-            await self._access.ask(there, code, header, encode_body(info))
+            await self._ask(there, code, header, encode_body(info))
         return [info.username or "" for info in infos]
 
     # Policies
@@ -148,13 +152,11 @@ class Users:
         if usernames:
             infos = [await self._acl(here, name) for name in usernames]
         else:
-            body = (await self._access.ask(here, RequestCode.AUTH_LIST_ACL, ListAclsHeader())).body
+            body = (await self._ask(here, RequestCode.AUTH_LIST_ACL, ListAclsHeader())).body
             infos = decode_body(body, list[AclInfo]) if body else []
         infos = [info for info in infos if info.policies]
         for info in infos:
-            await self._access.ask(
-                there, RequestCode.AUTH_UPDATE_ACL, AclHeader(subject=info.subject), encode_body(info)
-            )
+            await self._ask(there, RequestCode.AUTH_UPDATE_ACL, AclHeader(subject=info.subject), encode_body(info))
         return [_user_of(info) for info in infos]
 
     async def explain(self, username: str, need: Need, source: str = "", where: Where = EVERYWHERE) -> Explanation:
@@ -179,8 +181,15 @@ class Users:
     async def _first(self, where: Where) -> BrokerAt:
         return (await self._access.masters(where))[0]
 
+    async def _ask(self, broker: BrokerAt, code: RequestCode, header: Header, body: bytes = b"") -> Command:
+        """Ask one broker; a broker without access control is named, with the setting that turns it on."""
+        try:
+            return await self._access.ask(broker, code, header, body)
+        except RequestCodeNotSupported as error:
+            raise RequestCodeNotSupported(_off(broker, code)) from error
+
     async def _read(self, where: Where, code: RequestCode, header: Header) -> bytes:
-        return (await self._access.ask(await self._first(where), code, header)).body
+        return (await self._ask(await self._first(where), code, header)).body
 
     async def _change(
         self, where: Where, code: RequestCode, header: Header, body: UserInfo | AclInfo | None = None
@@ -190,21 +199,30 @@ class Users:
         data = encode_body(body) if body is not None else b""
 
         async def tell(broker: BrokerAt) -> None:
-            await self._access.ask(broker, code, header, data)
+            await self._ask(broker, code, header, data)
 
         await each(brokers, tell)
         return sorted({broker.broker for broker in brokers})
 
     async def _user(self, broker: BrokerAt, username: str) -> UserInfo:
-        reply = await self._access.ask(broker, RequestCode.AUTH_GET_USER, UserHeader(username=username))
+        reply = await self._ask(broker, RequestCode.AUTH_GET_USER, UserHeader(username=username))
         if not reply.body:
             raise BrokerError(f"{broker.broker} has no user {username}")
         return decode_body(reply.body, UserInfo)
 
     async def _acl(self, broker: BrokerAt, username: str) -> AclInfo:
         subject = _subject(username)
-        reply = await self._access.ask(broker, RequestCode.AUTH_GET_ACL, AclHeader(subject=subject))
+        reply = await self._ask(broker, RequestCode.AUTH_GET_ACL, AclHeader(subject=subject))
         return decode_body(reply.body, AclInfo) if reply.body else AclInfo(subject=subject)
+
+
+def _off(broker: BrokerAt, code: RequestCode) -> str:
+    """Return the sentence about a broker that does not know a request of access control. Pure."""
+    if code in ACCOUNT_CODES:
+        what, setting = "accounts", "aclEnable=true"
+    else:
+        what, setting = "users and policies", "authenticationEnabled=true and authorizationEnabled=true"
+    return f"{broker.broker} ({broker.address}) has no {what}: set {setting} in its broker.conf, and restart it"
 
 
 def explained(user: User, acl: Acl, need: Need, source: str) -> Explanation:

@@ -182,6 +182,8 @@ def test_accounts_of_4_9_are_changed_too(tmp_path: Path, monkeypatch: pytest.Mon
         with hanabi.Producer("senders", namesrv=running.namesrv, access=access, retries=0) as producer:
             producer.send(hanabi.Message("Orders", b"x"))
         commands.answer("user", "delete", "new-app", "--account", "--yes")
+        off = refused(run("user", "list", *commands.options), 1)
+        assert "has no users and policies: set authenticationEnabled=true" in off
         again = run("user", "delete", "new-app", "--account", "--yes", *commands.options)
         assert "new-app" in refused(again, 1)
     assert "secret-of" not in running.process.output()

@@ -63,7 +63,7 @@ def test_a_variable_or_an_option_chooses_a_profile_for_one_command(kept: Path, c
     assert "broker-a" in works("--profile", "here", "cluster", "list")
     assert "127.0.0.1:1" in refused(run("topic", "list"), 1)
     result = run("--profile", "none", "topic", "list")
-    assert refused(result, 2) == "HANABI_PROFILE=none: there is no profile none; there are here, nowhere"
+    assert refused(result, 2) == "--profile or $HANABI_PROFILE: there is no profile none; known profiles: here, nowhere"
 
 
 def test_the_file_is_its_owners_alone_and_its_secret_is_never_shown(kept: Path, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_damaged_file_is_named_and_its_content_is_not_shown(kept: Path) -> Non
         (("add", "../x", "-n", "a"), "profile '../x': a name has at most 64 letters"),
         (("add", "x", "-n", "a:b"), "namesrv: 'a:b' has no port between 1 and 65535"),
         (("add", "x", "-n", "a", "--access-key", "app"), "its secret must be in the variable HANABI_SECRET_KEY"),
-        (("use", "x"), "there is no profile x; there are none yet: hanabi profile add NAME -n HOST:PORT"),
+        (("use", "x"), "there is no profile x; add it with: hanabi profile add NAME -n HOST:PORT"),
         (("delete", "x"), "there is no profile x"),
     ],
 )

@@ -144,7 +144,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 
 def up(
     form: FormName,
-    local: Annotated[bool, typer.Option("--local", help="On this machine, which is all there is.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="Required: servers are started on this machine only.")] = False,
     brokers: Brokers = 2,
     home: Annotated[
         Path | None,

@@ -148,6 +148,27 @@ Advertise = Annotated[
         help="Address or host name that clients are told to use.",
     ),
 ]
+ProxyAdvertise = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise",
+        metavar="HOST[:PORT]",
+        show_default="the endpoint that a client has asked with",
+        help="Address or host name that clients are told to use.",
+    ),
+]
+ProxyHome = Annotated[
+    Path, typer.Option("--home", metavar="DIR", help="Where log files are kept, in logs; a proxy keeps nothing else.")
+]
+ProxyTlsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-config",
+        metavar="FILE",
+        show_default="plain, and TLS with a certificate made at the start",
+        help="RocketMQ's tls.properties.",
+    ),
+]
 TlsFile = Annotated[
     Path | None, typer.Option("--tls-config", metavar="FILE", help="RocketMQ's tls.properties. Without it, no TLS.")
 ]

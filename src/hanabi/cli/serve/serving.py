@@ -264,9 +264,15 @@ async def _start_broker(
     with suppress(TimeoutError):
         async with asyncio.timeout(_REGISTRATION_SECONDS):
             await broker.registration.until_registered()
-    role = f"({broker.slave_side.summary()}) " if broker.slave_side is not None else ""
-    ready = f"ready broker {wanted.config.broker_name} {role}{format_address(address)}"
+    ready = f"ready broker {wanted.config.broker_name} {_role(broker)}{format_address(address)}"
     return [ready] if grpc is None else [ready, await _start_grpc(grpc, broker, servers)]
+
+
+def _role(broker: "Broker") -> str:
+    """Return the part of the ready line about the role; a controller may change role and id at any time."""
+    if broker.settings.broker.controller_mode_enabled:
+        return "(controller mode) "
+    return f"({broker.slave_side.summary()}) " if broker.slave_side is not None else ""
 
 
 def _check(wanted: BrokerToStart) -> None:

@@ -85,15 +85,16 @@ def current_profile() -> tuple[str, Profile] | None:
     if not name:
         return None
     if name not in known.profiles:
-        source = f"{PROFILE_VARIABLE}={name}" if wanted else f"profiles in {path}"
+        source = f"--profile or ${PROFILE_VARIABLE}" if wanted else f"profiles in {path}"
         raise ConfigError(f"{source}: {no_such(name, known)}")
     return name, known.profiles[name]
 
 
 def no_such(name: str, known: Profiles) -> str:
     """Return the sentence about a profile that does not exist. Pure."""
-    there = ", ".join(sorted(known.profiles)) or "none yet: hanabi profile add NAME -n HOST:PORT"
-    return f"there is no profile {name}; there are {there}"
+    names = ", ".join(sorted(known.profiles))
+    todo = f"known profiles: {names}" if names else "add it with: hanabi profile add NAME -n HOST:PORT"
+    return f"there is no profile {name}; {todo}"
 
 
 def check_name(name: str) -> None:

@@ -20,6 +20,7 @@ from hanabi.wire.bodies.stats import ConsumeStatsList
 from hanabi.wire.bodies.topics import TopicConfig
 
 NAMES_FRESH_S: Final = 30.0
+REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"  # after the name of a cluster
 OBSERVATIONS_MAX: Final = 120
 OBSERVED_GROUPS_MAX: Final = 2_000
 OBSERVED_MS: Final = 10 * 60 * 1000
@@ -46,6 +47,14 @@ class ClusterView:
 
     async def topic_names(self) -> Known[list[str]]:
         return await self.collector.ask(("topics",), self._reading.topic_names, fresh_s=NAMES_FRESH_S)
+
+    async def system_topics(self) -> frozenset[str]:
+        """Return the topics that brokers make for themselves: with the names of clusters and brokers, for replies."""
+        rows = self.board.rows or (await self.brokers())[0]
+        clusters = {row.summary.cluster for row in rows}
+        return frozenset(
+            {row.summary.broker for row in rows} | clusters | {f"{name}{REPLY_TOPIC_SUFFIX}" for name in clusters}
+        )
 
     async def topic_configs(self) -> Known[Part[dict[str, TopicConfig]]]:
         return await self.collector.ask(("topic-configs",), self._reading.topic_configs, fresh_s=NAMES_FRESH_S)

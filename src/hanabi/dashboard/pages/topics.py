@@ -35,23 +35,24 @@ async def listing(visit: Visit) -> Response:
     """Show topics: filtered, cut to a page, and with figures only for the lines of that page."""
     search, kind = visit.text("q"), visit.text("kind", "normal")
     known = await visit.parts.cluster.topic_names()
-    names = [name for name in known.value or () if kind == "all" or kind_of(name) == kind]
+    system = await visit.parts.cluster.system_topics()
+    names = [name for name in known.value or () if kind == "all" or kind_of(name, system) == kind]
     part = sliced(names, search, visit.number("page", 1, 1, 1_000_000))
     figures = await visit.parts.cluster.queues_of(part.names)
-    rows = [_row(name, figures[name]) for name in part.names]
+    rows = [_row(name, kind_of(name, system), figures[name]) for name in part.names]
     return visit.page("topics.html", rows=rows, slice=part, known=known, q=search, kind=kind, kinds=KINDS)
 
 
-def _row(name: str, known: Known[Part[list[QueueStatus]]]) -> TopicRow:
+def _row(name: str, kind: str, known: Known[Part[list[QueueStatus]]]) -> TopicRow:
     if known.value is None:
-        return TopicRow(name=name, kind=kind_of(name), missing=known.problem or "")
+        return TopicRow(name=name, kind=kind, missing=known.problem or "")
     missing = "; ".join((*known.value.missing.values(), *((known.problem,) if known.problem else ())))
     queues = [queue for _, found in known.value.found for queue in found]
     if not known.value.found:
-        return TopicRow(name=name, kind=kind_of(name), missing=missing)
+        return TopicRow(name=name, kind=kind, missing=missing)
     return TopicRow(
         name=name,
-        kind=kind_of(name),
+        kind=kind,
         queues=len(queues),
         messages=sum(queue.messages for queue in queues),
         last_stored=max((queue.last_stored for queue in queues), default=0),
@@ -76,7 +77,7 @@ async def topic(visit: Visit) -> Response:
     return visit.page(
         "topic.html",
         name=name,
-        kind=kind_of(name),
+        kind=kind_of(name, await cluster.system_topics()),
         queues=queues,
         rows=list(zip(rows, uneven([queue.messages for queue in rows]), strict=True)),
         groups=[(group, progress[group], _behind(progress[group], visit.parts.now_ms())) for group in shown],

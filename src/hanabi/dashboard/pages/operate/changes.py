@@ -49,7 +49,7 @@ async def create_topic(visit: Visit) -> Response:
 async def change_topic(visit: Visit) -> Response:
     """Change the queues and the permission of a topic on all its brokers."""
     name, admin = visit.name("topic"), visit.parts.cluster.admin
-    _refuse_system(name)
+    await _refuse_system(visit, name)
     before = await admin.topics.settings(name)
     change = TopicChange(
         read_queues=visit.number("read", 0, 1, QUEUES_MAX) or None,
@@ -77,7 +77,7 @@ def _permission(visit: Visit) -> int:
 async def delete_topic(visit: Visit) -> Response:
     """Delete a topic with its messages, if its name was typed."""
     name, admin = visit.name("topic"), visit.parts.cluster.admin
-    _refuse_system(name)
+    await _refuse_system(visit, name)
     if visit.text("confirm") != name:
         raise InvalidParameter(f"type the name of the topic, {name}, to delete it")
     messages = await admin.topics.messages_to_delete(name)
@@ -87,8 +87,8 @@ async def delete_topic(visit: Visit) -> Response:
     return visit.to("/topics", done=f"topic {name} deleted, with {messages} messages")
 
 
-def _refuse_system(name: str) -> None:
-    if kind_of(name) == "system":
+async def _refuse_system(visit: Visit, name: str) -> None:
+    if kind_of(name, await visit.parts.cluster.system_topics()) == "system":
         raise InvalidParameter(f"{name} belongs to the brokers: it is not changed here")
 
 
