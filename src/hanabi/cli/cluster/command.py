@@ -207,8 +207,8 @@ def _hint(servers: list[Server], home: Path, *, keeps: bool) -> str:
         f"the cluster is up; its name servers: {namesrv}",
         f"  hanabi cluster list -n {quoted}",
         f"  hanabi topic create Test -n {quoted}",
-        f"  hanabi tail Test -n {quoted}",
         f"  hanabi send Test hello -n {quoted}",
+        f"  hanabi tail Test --from first -n {quoted}",
     ]
     if controllers:
         lines.append(f"  hanabi controller status -a {shlex.quote(controllers)}")
