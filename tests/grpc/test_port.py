@@ -45,7 +45,7 @@ async def test_tls_and_plain_share_the_port_with_a_certificate_made_at_the_start
 
 
 async def test_each_method_refuses_a_client_without_rights_and_serves_one_that_signs(tmp_path: Path) -> None:
-    async with grpc_broker(tmp_path, **POLICIES) as place:
+    async with grpc_broker(tmp_path, guess_delay_ms=0, **POLICIES) as place:
         await place.broker.tables.topics.update(TopicConfig(topic_name="Orders"))
         names = {"topic": "Orders", "group": "Group"}
         for method in place.port.service.methods.values():

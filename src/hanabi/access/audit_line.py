@@ -11,7 +11,7 @@ import msgspec
 
 from hanabi.access.demands import broker_demand
 from hanabi.access.names import Surroundings
-from hanabi.access.needs import Action
+from hanabi.access.needs import Action, Named
 from hanabi.errors import MQError
 from hanabi.wire.codes import request_name
 from hanabi.wire.command import Command
@@ -98,9 +98,10 @@ def account_of(request: Command) -> str | None:
 
 
 def resources_of(header: Any, code: int) -> tuple[str, ...]:
-    """Return the topics and groups in a header. A body is not read: it may be long, and its sender unknown."""
+    """Return the topics and groups in a header; those of a gRPC call are given. A body is not read: it may be long, and
+    its sender unknown."""
     try:
-        named = broker_demand(code).named(header, b"", _NOWHERE)
+        named = header if isinstance(header, Named) else broker_demand(code).named(header, b"", _NOWHERE)
     except (MQError, AttributeError):
         return ()
     topics, groups = (map(shortened, names) for names in named)

@@ -32,6 +32,18 @@ class Source(NamedTuple):
     certificate: tuple[str, ...] = ()
 
 
+class Client(Protocol):
+    """A connection as the origin of requests."""
+
+    @property
+    def peer(self) -> str:
+        """Its address: HOST:PORT."""
+
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """Names in its certificate, if TLS has verified one."""
+
+
 class Gate(Protocol):
     """One model of access control."""
 
@@ -73,7 +85,7 @@ def source_of(peer: str) -> Source:
     return Source(host, source_address(host))
 
 
-def origin_of(connection: "Connection") -> Source:
+def origin_of(connection: Client) -> Source:
     """Return the source of requests by *connection*."""
     source = source_of(connection.peer)
     return source._replace(certificate=names) if (names := connection.certificate_names) else source

@@ -38,6 +38,9 @@ class TermsGate(Gate, Protocol):
         """Return the secrets of which one must have signed; empty if none must. None: refused, or not known in
         advance."""
 
+    def secrets_of(self, access_key: str) -> Secrets:
+        """Return the secrets of an account, whatever its rights; empty if there is none of that name."""
+
     def certified(self, source: Source) -> str | None:
         """Return the account that the certificate of *source* names, if certificates count."""
 

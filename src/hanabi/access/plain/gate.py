@@ -52,6 +52,11 @@ class PlainGate:
         """Number of changes of the rules."""
         return self._files.generation
 
+    def secrets_of(self, access_key: str) -> Secrets:
+        """Return the secrets of an account, whatever its rights; empty if there is none of that name."""
+        account = self._files.rules.accounts.get(access_key)
+        return account.secrets if account is not None else ()
+
     def certified(self, source: Source) -> str | None:
         """Return the account that the certificate of *source* names, if certificates count."""
         return certified_account(source.certificate, self._files.rules.accounts) if self._uses_certificates else None

@@ -67,6 +67,11 @@ class PolicyGate:
         """Number of changes of the users and policies."""
         return self._directory.generation
 
+    def secrets_of(self, access_key: str) -> Secrets:
+        """Return the passwords of a user, whatever its rights; empty if there is none of that name."""
+        user = self._directory.users.get(access_key)
+        return user.secrets if user is not None else ()
+
     def certified(self, source: Source) -> str | None:
         """Return the account that the certificate of *source* names, if certificates count."""
         return certified_account(source.certificate, self._directory.users) if self._uses_certificates else None

@@ -2,20 +2,29 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from weakref import WeakSet
 
+from hanabi.access.guard import Client
 from hanabi.access.quotas.bucket import Bucket
 from hanabi.access.quotas.quota import Quota
-
-if TYPE_CHECKING:
-    from hanabi.remoting.connection.protocol import Connection
 
 REQUESTS: Final = "requestsPerSecond"
 BYTES_IN: Final = "bytesInPerSecond"
 BYTES_OUT: Final = "bytesOutPerSecond"
 CONNECTIONS: Final = "connections"
 TOPICS: Final = "topics"
+
+
+class Metered(Client, Protocol):
+    """A connection whose requests are counted: of remoting or of gRPC."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+
+    def hold(self, seconds: float) -> None:
+        """Begin no further request of it for so long."""
 
 
 class Excess(NamedTuple):
@@ -40,7 +49,7 @@ class Meter:
             (BYTES_OUT, quota.bytes_out_per_second),
         )
         self._buckets = {limit: Bucket(rate, now) for limit, rate in rates if rate is not None}
-        self._connections: WeakSet[Connection] = WeakSet()
+        self._connections: WeakSet[Metered] = WeakSet()
         self.requests = self.bytes_in = self.bytes_out = 0
         self.delayed: Counter[str] = Counter()  # requests, by limit
         self.refused: Counter[str] = Counter()
@@ -50,14 +59,14 @@ class Meter:
         self._connections, self.delayed, self.refused = former._connections, former.delayed, former.refused
         self.requests, self.bytes_in, self.bytes_out = former.requests, former.bytes_in, former.bytes_out
 
-    def is_over(self, connection: "Connection") -> bool:
+    def is_over(self, connection: Metered) -> bool:
         """Return whether the next request must wait, or its connection is not known yet."""
         if self.quota.connections is not None and connection not in self._connections:
             return True
         now = self._clock()
         return any(bucket.owed_seconds(now) for bucket in self._buckets.values())
 
-    def excess(self, connection: "Connection") -> Excess | None:
+    def excess(self, connection: Metered) -> Excess | None:
         """Return the limit that the next request of *connection* exceeds most; None if there is none."""
         if self.quota.connections is not None and not self._has_place(connection, self.quota.connections):
             return Excess(CONNECTIONS, None)
@@ -89,7 +98,7 @@ class Meter:
         """Open connections of the account, where their number is limited."""
         return sum(not connection.closed for connection in self._connections)
 
-    def _has_place(self, connection: "Connection", limit: int) -> bool:
+    def _has_place(self, connection: Metered, limit: int) -> bool:
         if connection in self._connections:
             return True
         if self.connections >= limit:

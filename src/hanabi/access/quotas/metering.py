@@ -3,7 +3,7 @@
 An account beyond its quota is first slowed down: its request is answered, and the next one of that connection is read
 only when the quota allows it, a second later at most. An account that owes more than a second is refused: a pull with
 FLOW_CONTROL, after which clients ask again soon, any other request with SYSTEM_BUSY. A request over the number of
-topics is refused with NO_PERMISSION: it would be refused again.
+topics is refused with NO_PERMISSION: it would be refused again. Calls of gRPC are admitted by the same meters.
 
 Without quotas nothing is counted.
 """
@@ -18,7 +18,7 @@ from hanabi.access.demands import broker_demand
 from hanabi.access.guard import Handle, Source, origin_of
 from hanabi.access.names import Surroundings
 from hanabi.access.quotas.created import CreatedTopics
-from hanabi.access.quotas.meter import TOPICS, Excess, Meter
+from hanabi.access.quotas.meter import TOPICS, Excess, Meter, Metered
 from hanabi.access.quotas.quota import EACH, LIMITS, Quota
 from hanabi.errors import MQError, NoPermission, SystemBusy
 from hanabi.remoting.connection.dispatch import Reply
@@ -103,8 +103,10 @@ class Metering:
         if meter is None:
             return handle(header, request, connection)
         excess = meter.excess(connection)
-        if excess is not None and (busy := self._busy(meter, excess, header, request, connection)) is not None:
-            return busy
+        if excess is not None and (reason := self._refusal(meter, excess, header, request, connection)) is not None:
+            if request.code in _PULLS and excess.seconds is not None:
+                return Reply(ResponseCode.FLOW_CONTROL, reason)
+            raise SystemBusy(reason)
         meter.charge(request_bytes(request), 0)
         new_topics = self._new_topics(meter, header, request, connection)
         answer = handle(header, request, connection)
@@ -115,10 +117,23 @@ class Metering:
             return cast(Awaitable[Reply], answer)
         return self._awaited(meter, new_topics, answer)
 
-    def _busy(
-        self, meter: Meter, excess: Excess, header: Any, request: Command, connection: "Connection"
-    ) -> Reply | None:
-        """Slow the connection down; return the refusal, or raise it, if that is not enough."""
+    def admit(self, account: str, named: Any, request: Command, size: int, connection: Metered) -> Meter | None:
+        """Charge *account* for a request of *size* bytes that creates no topic; raise SystemBusy if it is refused.
+
+        Return the meter, which the caller charges for the answer; None if the account has no quota. *named* are the
+        topics and groups of the request, for the audit log.
+        """
+        meter = self.of(account)
+        if meter is None:
+            return None
+        excess = meter.excess(connection)
+        if excess is not None and (reason := self._refusal(meter, excess, named, request, connection)) is not None:
+            raise SystemBusy(reason)
+        meter.charge(size, 0)
+        return meter
+
+    def _refusal(self, meter: Meter, excess: Excess, header: Any, request: Command, connection: Metered) -> str | None:
+        """Slow the connection down; return the reason to refuse the request, if that is not enough."""
         limit, seconds = excess
         if seconds is not None:
             connection.hold(min(seconds, PATIENCE_SECONDS))
@@ -127,9 +142,7 @@ class Metering:
                 return None
         reason = _sentence(meter, limit)
         self._refuse(meter, limit, reason, header, request, connection)
-        if request.code in _PULLS and seconds is not None:
-            return Reply(ResponseCode.FLOW_CONTROL, reason)
-        raise SystemBusy(reason)
+        return reason
 
     def _new_topics(self, meter: Meter, header: Any, request: Command, connection: "Connection") -> list[str]:
         """Return the topics that the request may create; raise NoPermission if these are too many."""
@@ -148,7 +161,7 @@ class Metering:
         return new
 
     def _refuse(
-        self, meter: Meter, limit: str, reason: str, header: Any, request: Command, connection: "Connection"
+        self, meter: Meter, limit: str, reason: str, header: Any, request: Command, connection: Metered
     ) -> None:
         meter.refused[limit] += 1
         now, key = self._clock(), (meter.account, limit)

@@ -11,18 +11,29 @@ from hanabi.wire.header import Header
 class Peer:
     """The origin of requests. It takes no requests of its own: see `calls/support/sessions.py` for those that do."""
 
-    certificate_names: tuple[str, ...] = ()
-
-    def __init__(self, peer: str, is_stalled: Callable[[], bool], cut: Callable[[], None] | None = None) -> None:
-        """*cut* ends its connection."""
+    def __init__(
+        self,
+        peer: str,
+        is_stalled: Callable[[], bool],
+        *,
+        cut: Callable[[], None] | None = None,
+        hold: Callable[[float], None] | None = None,
+    ) -> None:
+        """*cut* ends its connection; *hold* reads no further request of the client for so many seconds."""
         self.peer = peer
-        self._is_stalled, self._cut = is_stalled, cut
+        self._is_stalled, self._cut, self._hold = is_stalled, cut, hold
+        self.certificate_names: tuple[str, ...] = ()  # of the client's certificate, if TLS has verified one
         self.closed = False
 
     @property
     def is_stalled(self) -> bool:
         """True while the client leaves replies unread."""
         return self._is_stalled()
+
+    def hold(self, seconds: float) -> None:
+        """Begin no further request of the client for so long."""
+        if self._hold is not None:
+            self._hold(seconds)
 
     @property
     def unsent_bytes(self) -> int:

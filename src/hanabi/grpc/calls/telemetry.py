@@ -145,6 +145,7 @@ class TelemetryStream:
     async def _use(self, settings: Proto) -> None:
         telemetry, context = self._telemetry, self._context
         client_id = context.client_id
+        context.request_bytes, context.meter = settings.ByteSize(), None  # each one is a request
         check_settings(settings)
         if settings.WhichOneof("pub_sub") == "publishing":
             topics = [topic_name(each) for each in settings.publishing.topics]

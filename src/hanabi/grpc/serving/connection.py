@@ -22,6 +22,7 @@ from hanabi.grpc.proto.table import SERVICE
 from hanabi.grpc.rules.faults import delay_of, fault_of
 from hanabi.grpc.serving.call import Call, CallOutlet, TooLarge
 from hanabi.grpc.serving.replies import HEAD, NOT_GRPC, TRAILERS_OK, only_trailers, prefixed, trailers
+from hanabi.remoting.certificate import names_in
 
 if TYPE_CHECKING:
     from hanabi.grpc.serving.server import GrpcServer
@@ -37,11 +38,12 @@ class GrpcConnection(asyncio.Protocol):
     def __init__(self, server: "GrpcServer", peer: str) -> None:
         self._server, self._limits, self._methods = server, server.limits, server.methods
         self.peer_text = peer
-        self.peer = Peer(peer, lambda: self.is_stalled, self.abort)
+        self.peer = Peer(peer, lambda: self.is_stalled, cut=self.abort, hold=self.hold)
         self._http2 = ServerConnection(self, server.limits.http2)
         self._transport: asyncio.Transport | None = None
         self._own_address = ("", 0)
         self._is_paused = False  # the transport has enough to send
+        self._held: asyncio.TimerHandle | None = None  # until its account may take more
         self._is_receiving = False
         self._is_flush_due = False
         self._buffered = 0  # bytes of incomplete requests
@@ -55,6 +57,8 @@ class GrpcConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("sockname")
         self._own_address = (str(name[0]), int(name[1])) if name else ("", 0)
+        if certificate := transport.get_extra_info("peercert"):
+            self.peer.certificate_names = names_in(certificate)
         self._server.opened(self)
         self.flush()
 
@@ -77,6 +81,8 @@ class GrpcConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """End all calls."""
         self._transport = None
+        if self._held is not None:
+            self._held.cancel()
         self._http2.drop_streams()
         self.peer.closed = True
         self._server.closed(self)
@@ -84,14 +90,36 @@ class GrpcConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Read no more until the client has read."""
         self._is_paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._pause_reading()
 
     def resume_writing(self) -> None:
         """Go on."""
         self._is_paused = False
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._read_on()
+
+    def hold(self, seconds: float) -> None:
+        """Read no more for so long. Calls that were read already go on."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        if self._held is not None:
+            until = max(until, self._held.when())
+            self._held.cancel()
+        self._held = loop.call_at(until, self._let_go)
+        self._pause_reading()
+
+    def _let_go(self) -> None:
+        self._held = None
+        self._read_on()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        """Go on reading, if all that stopped it is over."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and not self._is_paused and self._held is None:
+            transport.resume_reading()
 
     @property
     def is_stalled(self) -> bool:
@@ -244,6 +272,7 @@ class GrpcConnection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self._fail(call, RpcStatus.INTERNAL, str(error))
             return
+        call.context.request_bytes = len(data)
         call.task = asyncio.create_task(self._answer(call, method, request))
 
     async def _answer(self, call: Call, method: Method, request: Proto) -> None:
@@ -262,11 +291,13 @@ class GrpcConnection(asyncio.Protocol):
             return
         call.stream.call = None
         self._http2.start(call.stream, HEAD)
-        if isinstance(replies, list):
-            for reply in replies:
-                self._http2.send(call.stream, prefixed(reply.SerializeToString()))
-        else:
-            self._http2.send(call.stream, prefixed(replies.SerializeToString()))
+        size = 0
+        for reply in replies if isinstance(replies, list) else (replies,):
+            data = reply.SerializeToString()
+            size += len(data)
+            self._http2.send(call.stream, prefixed(data))
+        if call.context.meter is not None:
+            call.context.meter.charge_out(size)
         self._http2.finish(call.stream, TRAILERS_OK)
         self._idle_since = time.monotonic()
         self._flush_soon()

@@ -29,7 +29,7 @@ class BrokerPort:
         door: Doorkeeper = (
             OpenDoor()
             if control is None
-            else GuardedDoor(control.gates, control.refused, control.topic_at, control.guesses)
+            else GuardedDoor(control.gates, control.refused, control.topic_at, control.guesses, control.metering)
         )
         self.service = MessagingService(backend, door, advertised)
         self.server = GrpcServer(self.service.methods, limits, tls=tls)

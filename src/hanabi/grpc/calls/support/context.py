@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from hanabi.access.quotas.meter import Meter
 from hanabi.grpc.backend.peer import Peer
 from hanabi.grpc.proto.numbers import Code
 from hanabi.grpc.rules.durations import timeout_seconds
@@ -15,13 +16,16 @@ CLIENT_ID_CHARACTERS_MAX: Final = 255
 
 
 class CallContext(msgspec.Struct):
-    """Facts of one call. `own_address` is the address that the client reached."""
+    """Facts of one call. `own_address` is the address that the client reached. `meter` is that of its account, if this
+    has a quota: from the check of its access on."""
 
     metadata: dict[str, str]
     peer: Peer
     own_address: tuple[str, int]
     begun: float  # of the monotonic clock
     deadline: float | None
+    request_bytes: int = 0  # of its message
+    meter: Meter | None = None
 
     @property
     def client_id(self) -> str:
