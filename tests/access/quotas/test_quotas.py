@@ -1,16 +1,27 @@
 """Quotas as values: text that is read, and a bucket against a slow reference."""
 
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanabi.access.names import Surroundings
 from hanabi.access.quotas.bucket import Bucket
+from hanabi.access.quotas.created import CreatedTopics
 from hanabi.access.quotas.meter import Excess, Meter
+from hanabi.access.quotas.metering import Metering
 from hanabi.access.quotas.quota import Quota, read_quotas, write_quotas
-from hanabi.errors import ConfigError
+from hanabi.errors import ConfigError, NoPermission
+from hanabi.grpc.backend.peer import Peer
+from hanabi.remoting.connection.dispatch import Reply
 from hanabi.testing.clock import ManualClock
+from hanabi.wire.codes import RequestCode
+from hanabi.wire.command import Command
 
 
 @pytest.mark.parametrize(
@@ -105,3 +116,43 @@ def test_the_limit_that_is_exceeded_most_is_told() -> None:
     clock.ms += 3_000
     assert meter.excess(one) is None
     assert (meter.requests, meter.bytes_in, meter.bytes_out) == (1, 150, 400)
+
+
+async def test_topics_that_are_being_created_count_already(tmp_path: Path) -> None:
+    """Requests that a client sends one behind the other are all checked before the first topic is there."""
+    there: set[str] = set()
+    go_on = asyncio.Event()
+    around = Surroundings("cluster", "reply", lambda _: None)
+    metering = Metering(around, CreatedTopics(tmp_path / "created.json", there.__contains__), lambda *_: None)
+    metering.use({"app": Quota(topics=2)})
+
+    async def create(header: Any, _request: Command, _connection: Any) -> Reply:
+        await go_on.wait()
+        if header.topic == "refused":
+            raise NoPermission("not this one")
+        there.add(header.topic)
+        return Reply()
+
+    def ask(topic: str) -> Any:
+        request = Command(code=RequestCode.UPDATE_AND_CREATE_TOPIC)
+        header = SimpleNamespace(topic=topic)
+        peer: Any = Peer("127.0.0.1:1", lambda: False)
+        return metering.handle("app", create, header, request, peer)
+
+    answers = [asyncio.ensure_future(ask(name)) for name in ("refused", "a")]
+    with pytest.raises(NoPermission, match="topics = 2"):
+        ask("b")
+    go_on.set()
+    results = await asyncio.gather(*answers, return_exceptions=True)
+    assert isinstance(results[0], NoPermission)
+    await ask("b")  # the refused one counts no more
+    with pytest.raises(NoPermission, match="topics = 2"):
+        ask("c")
+    there.discard("a")
+    abandoned = ask("c")
+    abandoned.cancel()  # its client is gone
+    with suppress(asyncio.CancelledError):
+        await abandoned
+    await asyncio.sleep(0)
+    await ask("d")
+    assert there == {"b", "d"}

@@ -11,6 +11,7 @@ Without quotas nothing is counted.
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -65,6 +66,7 @@ class Metering:
         self._quotas: Mapping[str, Quota] = {}
         self.meters: dict[str, Meter] = {}
         self._told_at: dict[tuple[str, str], float] = {}
+        self._creating: Counter[str] = Counter()  # topics in requests under way, by account
         self.generation = 0
 
     @property
@@ -112,6 +114,8 @@ class Metering:
         answer = handle(header, request, connection)
         if isinstance(answer, Reply):
             return self._answered(meter, new_topics, answer)
+        if new_topics:
+            return self._reserved(meter, new_topics, answer)
         if isinstance(answer, asyncio.Future):
             answer.add_done_callback(lambda done: self._settled(meter, new_topics, done))
             return cast(Awaitable[Reply], answer)
@@ -154,7 +158,7 @@ class Metering:
         except MQError:
             return []  # its handler refuses it
         new = [topic for topic in named if not topic.startswith("%") and not self.created.exists(topic)]
-        if new and self.created.count(meter.account) + len(new) > limit:
+        if new and self.created.count(meter.account) + self._creating[meter.account] + len(new) > limit:
             reason = _sentence(meter, TOPICS)
             self._refuse(meter, TOPICS, reason, header, request, connection)
             raise NoPermission(reason)
@@ -180,6 +184,21 @@ class Metering:
         if new_topics:
             self.created.created(new_topics, meter.account)
         return reply
+
+    def _reserved(self, meter: Meter, new_topics: list[str], answer: Awaitable[Reply]) -> Awaitable[Reply]:
+        """Count topics from now on, until the answer shows which of them are there: a client may have sent many such
+        requests at once."""
+        account, future = meter.account, asyncio.ensure_future(answer)
+        self._creating[account] += len(new_topics)
+
+        def done(ended: "asyncio.Future[Reply]") -> None:
+            self._creating[account] -= len(new_topics)
+            if not self._creating[account]:
+                del self._creating[account]
+            self._settled(meter, new_topics, ended)
+
+        future.add_done_callback(done)
+        return future
 
     def _settled(self, meter: Meter, new_topics: list[str], done: "asyncio.Future[Reply]") -> None:
         if not done.cancelled() and done.exception() is None:
