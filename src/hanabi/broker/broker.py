@@ -46,7 +46,7 @@ from hanabi.broker.settings import Settings
 from hanabi.broker.steady_clock import SteadyClock
 from hanabi.broker.tables.home_name import remember_name
 from hanabi.errors import ConfigError, MQError
-from hanabi.remoting.address import format_address
+from hanabi.remoting.address import format_address, listen_problem
 from hanabi.remoting.config import RemotingConfig
 from hanabi.remoting.connection.dispatch import FastPath, Handler
 from hanabi.remoting.transport.connector import Connector
@@ -322,10 +322,8 @@ class Broker:
         where = format_address((host, port))
         try:
             bound = await server.start(host, port)
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
-        except UnicodeError as error:  # an invalid name: an empty label, or one of more than 63 letters
-            raise ConfigError(f"cannot listen on {where}: not a host name") from error
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"cannot listen on {where}: {listen_problem(error)}") from error
         self.servers.append(server)
         self._undo.push_async_callback(self._stop_server, server)
         return bound

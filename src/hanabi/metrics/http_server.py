@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from hanabi.errors import ConfigError
 from hanabi.metrics.protection import OPEN, Protection
-from hanabi.remoting.address import format_address
+from hanabi.remoting.address import format_address, listen_problem
 
 logger = logging.getLogger(__name__)
 
@@ -68,10 +68,8 @@ class HttpServer:
             self._server = await asyncio.start_server(
                 self._accepted, host or None, port, limit=HEAD_BYTES_MAX, backlog=BACKLOG
             )
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {where} for metrics: {error.strerror or error}") from error
-        except UnicodeError as error:
-            raise ConfigError(f"cannot listen on {where} for metrics: not a host name") from error
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"cannot listen on {where} for metrics: {listen_problem(error)}") from error
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
         return bound_host, bound_port
 

@@ -1,5 +1,6 @@
 """Addresses as people and peers write them: "broker-a:10911", "127.0.0.1:10911", "[::1]:10911"."""
 
+import errno
 from typing import Any
 
 
@@ -19,3 +20,13 @@ def format_address(socket_address: Any) -> str:
     """Return a socket's address, (host, port) or IPv6's (host, port, flow, scope), as `parse_address` reads it."""
     host, port = socket_address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def listen_problem(error: OSError | UnicodeError) -> str:
+    """Return why an address cannot be listened on, and what to do if its port is taken. Pure."""
+    if isinstance(error, UnicodeError):  # an invalid name: an empty label, or one of more than 63 letters
+        return "not a host name"
+    reason = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        return f"{reason}. Stop the program that has this port, or choose another port"
+    return reason

@@ -192,7 +192,7 @@ def test_the_port_of_the_file_is_used_unless_another_is_asked_for(tmp_path: Path
         port = taken.getsockname()[1]
         config.write_text(f"{SMALL}listenPort={port}\n")
         result = run("serve", "broker", "-c", config, "--home", tmp_path, "--host", "127.0.0.1")
-        assert f"cannot listen on 127.0.0.1:{port}: " in refused(result)
+        assert f"cannot listen on 127.0.0.1:{port}: Address already in use. Stop the program" in refused(result)
 
 
 def test_nobody_is_ready_before_both_are(tmp_path: Path) -> None:

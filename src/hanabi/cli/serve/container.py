@@ -13,7 +13,7 @@ from hanabi.cli.logs.server_logs import RelayedLines
 from hanabi.cli.serve import open_doors
 from hanabi.cli.serve.process import announce, stop_signal
 from hanabi.errors import ConfigError
-from hanabi.remoting.address import format_address
+from hanabi.remoting.address import format_address, listen_problem
 from hanabi.supervision.child import Outlet
 from hanabi.supervision.lines import named
 
@@ -59,7 +59,7 @@ async def _run(wanted: ContainerToStart, made: "Container", stopped: asyncio.Eve
         try:
             address = await container.start(wanted.host, wanted.port)
         except (OSError, UnicodeError) as error:
-            raise ConfigError(f"cannot listen on {where}: {getattr(error, 'strerror', None) or error}") from error
+            raise ConfigError(f"cannot listen on {where}: {listen_problem(error)}") from error
         open_doors.warn([open_doors.Door(wanted.host, wanted.config.write_protection_enable, wanted.tls)])
         announce(f"ready container {format_address(address)}")
         container.add_configured()

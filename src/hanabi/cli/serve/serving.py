@@ -18,7 +18,7 @@ from hanabi.cli.serve.garbage import collect_when_idle
 from hanabi.cli.serve.process import announce, stop_signal
 from hanabi.cli.serve.threads import start_pool
 from hanabi.errors import ConfigError
-from hanabi.remoting.address import format_address
+from hanabi.remoting.address import format_address, listen_problem
 
 if TYPE_CHECKING:
     from hanabi.broker.broker import Broker
@@ -190,10 +190,8 @@ async def _start_namesrv(wanted: Namesrv, servers: AsyncExitStack, port: "Metric
     where = format_address((wanted.host, wanted.port))
     try:
         address = await server.start(wanted.host, wanted.port)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
-    except UnicodeError as error:  # a name that cannot be one: an empty label, or one of more than 63 letters
-        raise ConfigError(f"cannot listen on {where}: not a host name") from error
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"cannot listen on {where}: {listen_problem(error)}") from error
     if port is not None:
         port.namesrv_started(server)
     return address
@@ -221,8 +219,7 @@ async def _start_controller(
         address = await server.start(wanted.host, wanted.port, told)
     except (OSError, UnicodeError) as error:
         where = format_address((wanted.host, wanted.port))
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot listen on {where}: {reason}") from error
+        raise ConfigError(f"cannot listen on {where}: {listen_problem(error)}") from error
     if port is not None:
         port.controller_started(server)
     return address

@@ -13,7 +13,7 @@ from hanabi.grpc.calls.support.method import Method
 from hanabi.grpc.serving.certificate import ALPN, own_context
 from hanabi.grpc.serving.connection import GrpcConnection
 from hanabi.grpc.serving.limits import PortLimits, RequestMemory
-from hanabi.remoting.address import format_address
+from hanabi.remoting.address import format_address, listen_problem
 from hanabi.remoting.transport.descriptors import PROCESS, DescriptorBudget
 from hanabi.remoting.transport.tls import HANDSHAKE_BYTE, ServerTls, TlsConfig, TlsMode, first_byte, handshake_reason
 
@@ -63,8 +63,8 @@ class GrpcServer:
                 self._listeners.append(_listen(family, address))
         except (OSError, UnicodeError) as error:
             self._close_listeners()
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigError(f"cannot listen on {format_address((host, port))}: {reason}") from error
+            where = format_address((host, port))
+            raise ConfigError(f"cannot listen on {where}: {listen_problem(error)}") from error
         self._undo_count = self._descriptors.count_connections(self._count)
         for listener in self._listeners:
             loop.add_reader(listener.fileno(), self._accept, listener)
