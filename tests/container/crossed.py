@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -43,12 +43,13 @@ def broker_file(path: Path, name: str, broker_id: int, namesrv: str, more: Mappi
 class ContainerProcess:
     """A running container."""
 
-    def __init__(self, home: Path, *files: Path, config: Path | None = None) -> None:
+    def __init__(self, home: Path, *files: Path, config: Path | None = None, options: Sequence[str] = ()) -> None:
         home.mkdir(parents=True, exist_ok=True)
         if config is None:
             config = home / "container.conf"
             config.write_text(f"brokerConfigPaths={':'.join(map(str, files))}\n")
         command = [sys.executable, "-m", "hanabi", "serve", "container", "-c", str(config), "--home", str(home), *HERE]
+        command += options
         self.process = ServerProcess("container", command, home / "console.log")
         self.address = self.process.wait_for_line("ready container ").split()[-1]
 
@@ -85,9 +86,11 @@ def running_namesrv(home: Path) -> Iterator[str]:
 
 
 @contextmanager
-def running_container(home: Path, *files: Path, config: Path | None = None) -> Iterator[ContainerProcess]:
+def running_container(
+    home: Path, *files: Path, config: Path | None = None, options: Sequence[str] = ()
+) -> Iterator[ContainerProcess]:
     """Yield a container; ended in any case, with its brokers."""
     with ExitStack() as stack:
-        container = ContainerProcess(home, *files, config=config)
+        container = ContainerProcess(home, *files, config=config, options=options)
         stack.callback(container.process.kill)  # its brokers end at the end of their stdin
         yield container

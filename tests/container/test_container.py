@@ -1,5 +1,6 @@
 """`hanabi serve container` as an operator sees it: ready lines, restarts, ADD_BROKER, REMOVE_BROKER, a clean stop."""
 
+import http.client
 import os
 import re
 import signal
@@ -12,7 +13,9 @@ from hanabi.wire.header import Header, NoHeader
 from hanabi.wire.headers.admin import AddBrokerHeader, RemoveBrokerHeader
 from tests.cli.admin_commands import run
 from tests.cli.commands import refused
-from tests.container.crossed import ContainerProcess, broker_file, running_container
+from tests.container.crossed import BESIDE, ContainerProcess, broker_file, running_container
+from tests.interop.processes import free_port
+from tests.serving import SMALL_FILES
 
 
 def ready(container: ContainerProcess, name: str, count: int = 1) -> bool:
@@ -97,3 +100,36 @@ async def test_a_container_that_is_protected_starts_brokers_only_for_its_operato
         code, remark = await asked(container, RequestCode.ADD_BROKER, header)
         assert (code, "writeAllowedPeers" in remark) == (ResponseCode.NO_PERMISSION, True)
         assert (await asked(container, RequestCode.GET_BROKER_CONFIG, NoHeader()))[0] == 0
+
+
+def test_the_metrics_ports_of_its_brokers_are_protected_by_its_options(tmp_path: Path) -> None:
+    token, offset = "a-token-of-20-letters", 5
+    (tmp_path / "token").write_text(token)
+    port = free_port(beside=(*BESIDE, offset))
+    file = broker_file(tmp_path / "a.conf", "broker-a", 0, "", {**SMALL_FILES, "listenPort": port})
+    options = ["--metrics-offset", str(offset), "--metrics-allow", "192.0.2.7"]
+    options += ["--metrics-token-file", str(tmp_path / "token")]
+    with running_container(tmp_path / "c", file, options=options) as container:
+        container.wait_for_brokers(1)
+        wait_until(lambda: _status(port + offset, "/health") == 200, "the metrics port answers", 60)
+        assert _status(port + offset, "/metrics") == 401
+        assert _status(port + offset, "/metrics", {"Authorization": f"Bearer {token}"}) == 200
+
+
+def test_protection_of_metrics_ports_that_are_not_there_stops_the_start(tmp_path: Path) -> None:
+    home = ("--home", str(tmp_path / "c"), "--host", "127.0.0.1", "--port", "0")
+    alone = run("serve", "container", *home, "--metrics-allow", "10.0.0.0/8")
+    assert "go with --metrics-offset" in refused(alone, 2)
+    wrong = run("serve", "container", *home, "--metrics-offset", "5", "--metrics-allow", "10.0.0")
+    assert "10.0.0" in refused(wrong, 2)
+
+
+def _status(port: int, path: str, headers: dict[str, str] | None = None) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", path, headers=headers or {})
+        return connection.getresponse().status
+    except ConnectionRefusedError:
+        return 0
+    finally:
+        connection.close()

@@ -20,7 +20,7 @@ from hanabi.client.config import Credentials
 from hanabi.controller.config import ControllerConfig
 from hanabi.controller.controller import Controller
 from hanabi.errors import ConfigError
-from hanabi.namesrv.config import NamesrvConfig, read_config
+from hanabi.namesrv.config import NamesrvConfig, embedded_config, read_config
 from hanabi.namesrv.name_server import NameServer
 from hanabi.remoting.transport.tls import ClientAuth, TlsConfig, TlsMode
 from hanabi.testing.cluster import small_store
@@ -175,6 +175,21 @@ def test_the_keys_are_those_of_the_file(tmp_path: Path) -> None:
         "10.0.0.0/8",
         "/etc/acl",
     )
+
+
+async def test_beside_a_broker_the_addresses_of_the_process_may_write_unless_others_are_listed(tmp_path: Path) -> None:
+    on, listed = {"writeProtectionEnable": "true"}, {"writeAllowedPeers": ELSEWHERE}
+    assert embedded_config(on, "::", 0).write_allowed_peers == "127.0.0.1, ::1"
+    assert embedded_config(on, "10.1.2.3", 0).write_allowed_peers == "127.0.0.1, ::1, 10.1.2.3"
+    assert embedded_config(on, "localhost", 0).write_allowed_peers == "127.0.0.1, ::1"
+    assert embedded_config(on | listed, "10.1.2.3", 0).write_allowed_peers == ELSEWHERE
+    assert embedded_config({}, "10.1.2.3", 7) == NamesrvConfig(listen_port=7)
+    with pytest.raises(ConfigError, match="writeProtectionEnable"):
+        embedded_config({"writeProtectionEnable": "perhaps"}, "127.0.0.1", 0)
+    async with NameServer(embedded_config(on, "127.0.0.1", 0), tmp_path) as server:
+        peer = await Peer.connect(await server.start("127.0.0.1", 0))
+        assert (await peer.ask(Code.PUT_KV_CONFIG, put())).code == 0
+        await peer.close()
 
 
 async def test_each_write_to_a_controller_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ key. An unknown key is logged once. Java's keys that have no use here are in `ig
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -268,12 +268,12 @@ def parse_broker_config(
     return with_properties(broker or BrokerConfig(), for_broker), with_properties(store or StoreConfig(), for_store)
 
 
-def read_broker_config(path: Path) -> tuple[BrokerConfig, StoreConfig]:
-    """Return the settings in a broker.conf; missing keys have their defaults."""
+def read_broker_config(path: Path, also: Collection[str] = ()) -> tuple[BrokerConfig, StoreConfig]:
+    """Return the settings in a broker.conf; missing keys have their defaults. Keys of *also* are another server's."""
     try:
         properties = decode_properties(path.read_bytes())
         for key in properties:
-            if key not in BROKER_KEYS and key not in STORE_KEYS and key not in IGNORED_KEYS:
+            if not any(key in known for known in (BROKER_KEYS, STORE_KEYS, IGNORED_KEYS, also)):
                 logger.warning("%s: %s is not a setting of this broker and has no effect", path, shortened(key))
         for key, why_not in NOT_TO_BE_IGNORED.items():
             if _is_on(properties, key):

@@ -5,7 +5,9 @@ is not here gets one warning line, since RocketMQ's files carry keys that we do 
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -122,6 +124,22 @@ def as_properties(config: NamesrvConfig) -> dict[str, str]:
 
 def _values(config: NamesrvConfig) -> Iterable[tuple[str, object]]:
     return zip(KEYS, msgspec.structs.astuple(config), strict=True)
+
+
+def embedded_config(protection: Mapping[str, str], host: str, port: int) -> NamesrvConfig:
+    """Return the settings of a name server on *host* and *port*, with a broker in its process.
+
+    *protection* has keys of `PROTECTION`. Without writeAllowedPeers the addresses of this process may write: the broker
+    registers by them.
+    """
+    config = with_properties(NamesrvConfig(listen_port=port), protection)
+    if config.write_protection_enable and not config.write_allowed_peers:
+        peers = ["127.0.0.1", "::1"]
+        with suppress(ValueError):  # a name
+            if not ip_address(host).is_unspecified:
+                peers.append(host)
+        config = msgspec.structs.replace(config, write_allowed_peers=", ".join(dict.fromkeys(peers)))
+    return config
 
 
 def read_config(path: Path, also: Collection[str] = ()) -> NamesrvConfig:

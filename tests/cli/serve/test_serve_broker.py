@@ -158,6 +158,25 @@ def test_without_a_command_both_run_in_one_process_and_know_each_other(tmp_path:
     assert (tmp_path / "commitlog").is_dir()
 
 
+def test_the_name_server_inside_is_protected_by_keys_in_the_file_of_the_broker(tmp_path: Path) -> None:
+    account = {"accessKey": "operator", "secretKey": "secret-of-operator"}
+    (tmp_path / "plain_acl.yml").write_text(json.dumps({"accounts": [{**account, "admin": True}]}))
+    config = tmp_path / "broker.conf"
+    protection = f"writeProtectionEnable=true\nwriteAllowedPeers=192.0.2.7\naclFolder={tmp_path}\n"
+    config.write_text(f"{SMALL}{protection}innerClientAuthenticationCredentials={json.dumps(account)}\n")
+    with both(tmp_path / "h", "-c", config) as running:
+        namesrv, address = running.addresses
+        put = ask(namesrv, RequestCode.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"})
+        assert put.code == ResponseCode.NO_PERMISSION
+        send(address, b"x")
+        until_routed(namesrv, address)  # the broker signs
+        _, _, err = running.stop()
+    assert "is not a setting" not in err
+    shown = json.loads(run("serve", "-c", config, "--config", "--json").stdout)
+    assert "writeAllowedPeers" in str(shown["namesrv"])
+    assert "writeAllowedPeers" not in str(shown["broker"])
+
+
 def until_routed(namesrv: str, address: str) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:

@@ -6,7 +6,7 @@ The servers are imported when they are started, so that the other commands stay 
 import faulthandler
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,8 @@ app = typer.Typer(
         "Run servers until SIGTERM or SIGINT.\n\n"
         "Without a command: a name server and a broker in one process, which is all that an application needs to begin "
         "with.\n\n"
+        "Without a command, the file of the broker may have the name server's writeProtectionEnable, writeAllowedPeers "
+        "and writeAllowedCertificates.\n\n"
         'Prints "ready namesrv HOST:PORT" and "ready broker NAME HOST:PORT" on stdout once they accept connections. '
         "Stops cleanly on SIGTERM and SIGINT. What is wrong (a taken port, a bad setting, a data directory that is in "
         "use or cannot be written) is told in one sentence, and the exit code is 2."
@@ -94,10 +96,20 @@ def both(
         _refuse_options_before(context, context.invoked_subcommand)
         return
     with _started(context, "hanabi") as start:
-        from hanabi.namesrv.config import NamesrvConfig
+        from hanabi.namesrv.config import PROTECTION, embedded_config
 
-        broker = _broker(start, config_file, home, host, broker_port, namesrv, advertise, name=EMBEDDED_BROKER_NAME)
-        _namesrv(start, NamesrvConfig(listen_port=namesrv_port), Path(broker.store.root), host, namesrv_port)
+        places = home, host, broker_port, namesrv, advertise
+        broker = _broker(start, config_file, *places, name=EMBEDDED_BROKER_NAME, other_keys=PROTECTION)
+        in_file = _properties(config_file) if config_file is not None else {}
+        protection = {key: in_file[key] for key in in_file if key in PROTECTION}
+        _namesrv(
+            start,
+            embedded_config(protection, host, namesrv_port),
+            Path(broker.store.root),
+            host,
+            namesrv_port,
+            protection,
+        )
 
 
 @app.command("namesrv")
@@ -140,10 +152,10 @@ def namesrv_alone(
         from hanabi.namesrv.config import NamesrvConfig, read_config
 
         settings = read_config(config_file, also=CONTROLLER_KEYS) if config_file else NamesrvConfig()
-        _namesrv(start, settings, home, host, settings.listen_port if port is None else port, config_file)
+        in_file = _properties(config_file) if config_file else {}
+        _namesrv(start, settings, home, host, settings.listen_port if port is None else port, in_file)
         if controller or settings.enable_controller_in_namesrv:
             own = read_controller_config(config_file, of_namesrv=True) if config_file else ControllerConfig()
-            in_file = _properties(config_file) if config_file else {}
             sources = {key: Source.FILE for key in in_file if key in CONTROLLER_KEYS and key != "listenPort"}
             where = settings.controller_listen_port if controller_port is None else controller_port
             _controller(start, own, sources, home, host, where, state, advertise)
@@ -239,6 +251,8 @@ def container_alone(
     port: Annotated[int | None, options.port_option("--port", "listenPort of the file, or 10811")] = None,
     namesrv: options.Namesrvs = None,
     metrics_offset: options.MetricsOffset = None,
+    metrics_allow: options.MetricsAllow = None,
+    metrics_token_file: options.MetricsTokenFile = None,
     tls_config: options.TlsFile = None,
     log_level: options.LogLevelOption = LogLevel.INFO,
     log_json: options.LogJson = False,
@@ -447,11 +461,11 @@ def _refuse_without_controller(context: typer.Context) -> None:
 
 
 def _namesrv(
-    start: Start, config: "NamesrvConfig", home: Path, host: str, port: int, file: Path | None = None
+    start: Start, config: "NamesrvConfig", home: Path, host: str, port: int, in_file: Mapping[str, str]
 ) -> "Namesrv":
+    """*in_file*: keys of the file that are the name server's."""
     from hanabi.cli.serve.serving import Namesrv
 
-    in_file = _properties(file) if file is not None else {}
     sources = dict.fromkeys(in_file, Source.FILE)
     if start.given & {"port", "namesrv_port"}:
         sources["listenPort"] = Source.COMMAND_LINE
@@ -533,7 +547,7 @@ def _container(
     metrics_offset: int | None,
     tls_file: Path | None,
 ) -> None:
-    from hanabi.cli.serve.container import ContainerToStart, broker_options
+    from hanabi.cli.serve.container import ContainerToStart, broker_options, metrics_options
     from hanabi.container.config import ContainerConfig, read_config
 
     config = read_config(file) if file is not None else ContainerConfig()
@@ -551,6 +565,8 @@ def _container(
     start.home = home
     start.sections["container"] = partial(struct_settings, config, sources)
     process = start.options
+    if metrics_offset is None and start.given & {"metrics_allow", "metrics_token_file"}:
+        raise ConfigError("--metrics-allow and --metrics-token-file of a container go with --metrics-offset")
     start.container = ContainerToStart(
         config=config,
         host=host,
@@ -558,6 +574,7 @@ def _container(
         namesrv=config.namesrv_addr,
         broker_options=broker_options(tls_file, process.log_level.value, process.log_json, process.log_file),
         metrics_offset=metrics_offset,
+        metrics_options=metrics_options(process.metrics_allow, process.metrics_token_file),
         tls=start.tls,
     )
 
@@ -573,18 +590,21 @@ def _broker(
     *,
     name: str | None = None,
     default_namesrv: str | None = None,
+    other_keys: Collection[str] = (),
 ) -> "BrokerToStart":
     """Return what the file says, and over it what the command line says. *name* is for a new broker that no file
-    describes, *default_namesrv* for one without name servers in its settings."""
-    from hanabi.broker.config import BrokerConfig, read_broker_config
+    describes, *default_namesrv* for one without name servers in its settings. *other_keys* are another server's."""
+    from hanabi.broker.config import BROKER_KEYS, BrokerConfig, read_broker_config
     from hanabi.broker.tables.home_name import remembered_name
     from hanabi.cli.serve.serving import BrokerToStart
     from hanabi.store.config import StoreConfig
 
     in_file: Mapping[str, str] = {}
     if file is not None:
-        config, store = read_broker_config(file)
-        in_file = _properties(file)
+        config, store = read_broker_config(file, also=other_keys)
+        in_file = {
+            key: value for key, value in _properties(file).items() if key in BROKER_KEYS or key not in other_keys
+        }
     else:
         config, store = (BrokerConfig(broker_name=name) if name else BrokerConfig()), StoreConfig(root=DEFAULT_HOME)
     sources = dict.fromkeys(in_file, Source.FILE)

@@ -36,6 +36,7 @@ class ContainerToStart(msgspec.Struct, frozen=True, kw_only=True):
     namesrv: str  # for brokers whose file has none
     broker_options: tuple[str, ...]  # for each broker's command line
     metrics_offset: int | None
+    metrics_options: tuple[str, ...] = ()  # of a broker with a port for metrics
     tls: "TlsConfig | None"
 
 
@@ -70,7 +71,7 @@ def broker_command(wanted: ContainerToStart, member: "Member") -> Sequence[str]:
     """Return the command line of one broker."""
     command = [*HANABI, "serve", "broker", "-c", str(member.file), "--with-stdin", "--host", wanted.host]
     if wanted.metrics_offset is not None and 0 < member.listen_port <= PORT_MAX - wanted.metrics_offset:
-        command += ["--metrics-port", str(member.listen_port + wanted.metrics_offset)]
+        command += ["--metrics-port", str(member.listen_port + wanted.metrics_offset), *wanted.metrics_options]
     return [*command, *wanted.broker_options]
 
 
@@ -83,4 +84,17 @@ def broker_options(tls_file: Path | None, log_level: str, log_json: bool, log_fi
         options.append("--log-json")
     if not log_file:
         options.append("--no-log-file")
+    return tuple(options)
+
+
+def metrics_options(allowed: str | None, token_file: Path | None) -> tuple[str, ...]:
+    """Return the options that protect the port for metrics of each broker; raise ConfigError if one is wrong."""
+    from hanabi.metrics.protection import read_protection
+
+    read_protection(allowed, token_file)
+    options: list[str] = []
+    if allowed is not None:
+        options += ["--metrics-allow", allowed]
+    if token_file is not None:
+        options += ["--metrics-token-file", str(token_file)]
     return tuple(options)
