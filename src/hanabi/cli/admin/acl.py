@@ -76,24 +76,9 @@ def show(site: Site, user: Name, cluster: Cluster = None, broker: Broker = None)
     site.show(lambda admin: admin.users.policies_of(user, where(cluster, broker)), _text)
 
 
-@command(app, "create")
-def create(
-    site: Site,
-    user: Name,
-    resources: Resources,
-    action: Actions,
-    deny: Deny = False,
-    source: Sources = None,
-    default: Default = False,
-    cluster: Cluster = None,
-    broker: Broker = None,
-) -> None:
-    """Add entries, on masters and slaves; one for the same resource is replaced."""
-    _grant(site, user, resources, action, deny, source, default, cluster, broker)
-
-
 @command(app, "update")
-def update(
+@command(app, "create")
+def grant(
     site: Site,
     user: Name,
     resources: Resources,
@@ -104,8 +89,22 @@ def update(
     cluster: Cluster = None,
     broker: Broker = None,
 ) -> None:
-    """Replace entries, as create does."""
-    _grant(site, user, resources, action, deny, source, default, cluster, broker)
+    """Add entries, on masters and slaves, or replace those for the same resource."""
+    from hanabi.wire.bodies.acl import PolicyEntryInfo
+
+    entries = [
+        PolicyEntryInfo(
+            resource=resource,
+            actions=[each.value.capitalize() for each in action],
+            decision="Deny" if deny else "Allow",
+            source_ips=source or None,
+        )
+        for resource in resources
+    ]
+    _check_entries(entries)
+    kind = _kind(default)
+    brokers = site.run(lambda admin: admin.users.grant(user, entries, where(cluster, broker), kind))
+    site.done(UserChanged(user=user, brokers=brokers), f"policies of user {user} are changed at {', '.join(brokers)}")
 
 
 @command(app, "delete")
@@ -177,34 +176,6 @@ def check(
         write(json_line(done) if json else "\n".join(lines) + "\n")
     if found.findings:
         raise typer.Exit(1)
-
-
-def _grant(
-    site: Site,
-    user: str,
-    resources: Sequence[str],
-    actions: Sequence[Action],
-    deny: bool,
-    sources: list[str] | None,
-    default: bool,
-    cluster: str | None,
-    broker: str | None,
-) -> None:
-    from hanabi.wire.bodies.acl import PolicyEntryInfo
-
-    entries = [
-        PolicyEntryInfo(
-            resource=resource,
-            actions=[action.value.capitalize() for action in actions],
-            decision="Deny" if deny else "Allow",
-            source_ips=sources or None,
-        )
-        for resource in resources
-    ]
-    _check_entries(entries)
-    kind = _kind(default)
-    brokers = site.run(lambda admin: admin.users.grant(user, entries, where(cluster, broker), kind))
-    site.done(UserChanged(user=user, brokers=brokers), f"policies of user {user} are changed at {', '.join(brokers)}")
 
 
 def _check_entries(entries: "Sequence[object]") -> None:
