@@ -11,7 +11,7 @@ from hanabi.supervision.child import Child, Outlet, StartFailed
 from hanabi.supervision.lines import ending, named
 from hanabi.testing.waiting import eventually
 
-READY_AND_WAIT = "import sys, time; print('ready it', flush=True); print('a line', file=sys.stderr); time.sleep(600)"
+READY_AND_WAIT = "import sys, time; print('ready it', flush=True); print('a line', file=sys.stderr); time.sleep(120)"
 REFUSED = "import sys; sys.exit(print('hanabi: the port is taken', file=sys.stderr) or 2)"
 
 
@@ -34,6 +34,7 @@ async def test_a_killed_process_is_started_again_and_a_stopped_one_is_not() -> N
     assert await child.until_ready() == "ready it"
     first = child.pid
     assert first is not None
+    await eventually(lambda: heard.lines == [("it", "a line")])
     os.kill(first, signal.SIGKILL)
     await eventually(lambda: heard.ready == ["ready it", "ready it"])
     second = child.pid
