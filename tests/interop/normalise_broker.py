@@ -33,7 +33,7 @@ OUR_OWN = {
     *("advertisedPort", "connectionsMax", "fastListenPortEnable", "groupsMax", "heldPullsMax", "topicsMax"),
     *("auditLogEnable", "auditLogPath", "auditLogFileBytes", "auditLogFiles"),
     *("aclFolder", "aclOpenWhiteList", "haAllowedPeers", "haConnectTimeout", "haConnectionsMax", "haReconnectInterval"),
-    "haTlsEnable",
+    *("accountQuotas", "certificateAccountsEnable", "haTlsEnable", "wrongSignatureDelayMaxMillis"),
 }
 OF_5 = {
     *("allAckInSyncStateSet", "enableAutoInSyncReplicas", "enableSlaveActingMaster", "haFlowControlEnable"),

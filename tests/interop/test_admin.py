@@ -92,7 +92,7 @@ def test_request_modes_and_recalls_are_of_brokers_of_5(cluster: Serving) -> None
     mode = {"broker": "broker-5", "topic": "Timed", "group": "poppers", "mode": "POP", "shareQueues": 2}
     assert answer(cluster, "group", "mode", "poppers", "Timed", "pop", "--share-queues", "2") == [mode]
     assert answer(cluster, "group", "mode", "poppers", "Timed") == [mode]
-    (sent,) = answers(cluster, "send", "Timed", "hello", "--after", "600")
+    (sent,) = answers(cluster, "send", "Timed", "hello", "--delay", "600s")
     forbidden = refusal(cluster, 1, "message", "recall", sent["recallHandle"])
     assert "operation is forbidden" in forbidden, "unless recallMessageEnable is true"
 

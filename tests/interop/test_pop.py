@@ -100,7 +100,8 @@ def test_members_in_java_pop_all_messages_of_all_queues(site: tuple[str, OurBrok
             each.kill()
     bodies = [body for body, _, _ in got(*members)]
     assert sorted(bodies) == sorted([*MESSAGES, "fail", "fail"])
-    assert [tries for body, tries, _ in got(*members) if body == "fail"] == ["0", "1"]
+    # Either member may get the second delivery, so the order is that of the members.
+    assert sorted(tries for body, tries, _ in got(*members) if body == "fail") == ["0", "1"]
     assert {topic for _, _, topic in got(*members)} == {TOPIC}, "a retry has the name of its topic"
     stats = ask(broker.address, RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP})
     assert stats.code == 0
