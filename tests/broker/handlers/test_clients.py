@@ -271,7 +271,7 @@ async def test_a_subscription_is_checked_before_a_consumer_starts() -> None:
         code, remark = await check(one, "?", "XPATH")
         assert (code, remark) == (
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            "expression type XPATH is not known; TAG and SQL92 are",
+            "expression type XPATH is not known; TAG, SQL92 and RULE are",
         )
         assert (await one.peer.ask(RequestCode.CHECK_CLIENT_CONFIG)).code == ResponseCode.SUCCESS
 

@@ -73,7 +73,7 @@ def consume(
     expression = choice.expression_of(tags, sql)
     config = cluster.client_config(namesrv, namespace, access_key, tls_config)
     form = message_form.message_form(full=full, template=format, raw=raw, json=json)
-    start = _start(from_)
+    start = _consume_from(from_)
     configure_logging(LogLevel.WARNING, as_json=False)
 
     with cluster.errors_as_exit_code(), output() as write:
@@ -86,9 +86,11 @@ def consume(
             consumer = LitePullConsumer(group, config=config, auto_commit=False, consume_from=start)
             consumer.subscribe(topic, expression)
             with stop_signals() as stopped:
-                async with consumer:
-                    await until(stopped, _ready(consumer, group, topic))
+                try:
+                    await until(stopped, _start(consumer, topic))
                     await _consume(consumer, show, stopped, count, idle)
+                finally:
+                    await consumer.shutdown()
 
         try:
             run(work())
@@ -98,10 +100,17 @@ def consume(
             return
 
 
-async def _ready(consumer: "LitePullConsumer", group: str, topic: str) -> None:
-    """Print to stderr that messages can come. Raise if the topic cannot be read: the consumer itself would wait."""
-    count = len(await consumer.queues_of(topic))
-    typer.echo(f"consuming {topic} in group {group}: {count} {'queue' if count == 1 else 'queues'}", err=True)
+async def _start(consumer: "LitePullConsumer", topic: str) -> None:
+    """Join the group, and print to stderr that messages can come.
+
+    Raise if name servers or a broker do not answer: the consumer itself would wait for them.
+    """
+    await consumer.start()
+    queues = await consumer.queues_of(topic)
+    one_of_each = {queue.broker_name: queue for queue in queues}
+    await asyncio.gather(*map(consumer.end_offset, one_of_each.values()))
+    count = len(queues)
+    typer.echo(f"consuming {topic} in group {consumer.group}: {count} {'queue' if count == 1 else 'queues'}", err=True)
 
 
 async def _consume(
@@ -135,6 +144,6 @@ async def _consume(
         stopping.cancel()
 
 
-def _start(text: str) -> "ConsumeFrom":
+def _consume_from(text: str) -> "ConsumeFrom":
     start = choice.start_of(text)
     return datetime.fromtimestamp(start / 1000, UTC) if isinstance(start, int) else start
