@@ -13,7 +13,7 @@ from hanabi.wire.headers.pull import PullMessageHeader
 
 
 class PullDecisions:
-    """What a pull may read, what it commits, and how it is counted. `handled` counts the pulls of the handler."""
+    """Access, commits and counts of a pull. `handled` counts the pulls of the handler."""
 
     def __init__(
         self,
